@@ -1,0 +1,47 @@
+# Everything needs only Go and make; interop fetches Java and Apache Kafka's tools through .ci/java.
+GO     ?= go
+ARGS   ?=
+FUZZTIME ?= 20s
+
+.PHONY: run build test race interop interop-short fuzz bench generate lint cover
+
+run: build ## build and run the broker: data in ./data, port 9092
+	./bin/kaas serve $(ARGS)
+
+build:
+	$(GO) build -o bin/kaas ./cmd/kaas
+
+test:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race ./...
+
+# Clients of others against the broker: franz-go and Apache's own tools (Java), thirty times kill -9.
+interop:
+	.ci/java
+	$(GO) test -tags interop -count=1 -timeout 30m -v ./server/interop -kills 30
+
+interop-short:
+	.ci/java
+	$(GO) test -tags interop -count=1 -timeout 15m -v ./server/interop -short -kills 3
+
+# Every fuzz target in turn, FUZZTIME each.
+fuzz:
+	.ci/fuzz $(FUZZTIME)
+
+bench: build
+	./bin/kaas bench $(ARGS)
+
+generate:
+	$(GO) generate ./...
+
+lint:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "gofmt wants changes in:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet -tags interop ./...
+	$(GO) tool staticcheck -tags interop ./...
+
+cover:
+	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...
+	$(GO) tool cover -func=coverage.out | tail -1
