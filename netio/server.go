@@ -1,0 +1,292 @@
+package netio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reasons given to Handler.Closed, besides errors of the socket.
+var (
+	ErrFrameSize = errors.New("netio: frame size is not positive or above the limit")
+	ErrHalfFrame = errors.New("netio: closed by the peer in the middle of a frame")
+	ErrIdle      = errors.New("netio: idle for too long")
+	ErrPanic     = errors.New("netio: the handler of a frame panicked")
+	ErrStopped   = errors.New("netio: the server stops")
+)
+
+// Handler is the consumer's side. Its methods run on the loop that owns the
+// connection and must not block.
+type Handler interface {
+	// Opened: c was accepted; may set c.Data, hold or close it.
+	Opened(c *Conn)
+	// Frame delivers one whole frame without its size. Its bytes are valid until
+	// RoundEnd of this loop has returned.
+	Frame(c *Conn, frame []byte)
+	// RoundEnd: the frames of a round of reads were delivered. Called if there was
+	// at least one, before any read buffer is used again and before replies are sent.
+	RoundEnd(l *Loop)
+	// Closed: the descriptor is closed and completed replies were released; no
+	// further call is about c. Comes at the end of a round, after RoundEnd. A nil
+	// err means that the peer closed in order. Replies still reserved must be
+	// completed as always.
+	Closed(c *Conn, err error)
+}
+
+// Config says how a Server behaves. Zero values mean the defaults given.
+type Config struct {
+	Loops           int   // default: one per two processors, at least one
+	ReadBufferBytes int   // per loop; default 256 KiB, at least 64 KiB
+	MaxFrameBytes   int32 // socket.request.max.bytes; default 100 MiB
+
+	IdleMax        time.Duration  // connections.max.idle.ms; 0 or less: never
+	MaxConns       int            // max.connections; 0 or less: no limit
+	MaxConnsPerIP  int            // max.connections.per.ip; less than 0: no limit; 0: no limit, or none with overrides
+	PerIPOverrides map[string]int // max.connections.per.ip.overrides: address or host name
+
+	SendBufferBytes int // socket.send.buffer.bytes; 0 or less: the system's
+	RecvBufferBytes int // socket.receive.buffer.bytes; likewise
+	Backlog         int // socket.listen.backlog.size; 0 or less: the system's
+
+	PausePendingReplies int // replies not sent after which a connection is not read; default 64
+	PausePendingBytes   int // bytes of memory in them after which it is not read; default 1 MiB
+
+	// BeforeSleep, if set, is called when a loop has nothing to do and is about to
+	// sleep. What it completes or posts is done first.
+	BeforeSleep func(l *Loop)
+
+	Logger *slog.Logger // default: none
+}
+
+// Server owns the loops and the listening sockets.
+type Server struct {
+	cfg     Config
+	handler Handler
+	start   time.Time
+	loops   []*Loop
+	pools   bufferPools
+	limits  ipLimits
+
+	lastID        atomic.Uint64
+	conns         atomic.Int64
+	rejectedTotal atomic.Int64
+	rejectedPerIP atomic.Int64
+	acceptErrors  atomic.Int64
+	nextLoop      int // of the accepting loop
+
+	mu        sync.Mutex  // guards the two below
+	listeners []*listener // only read once started
+	started   bool
+	running   sync.WaitGroup
+}
+
+// New makes a server that neither listens nor runs.
+func New(cfg Config, h Handler) (*Server, error) {
+	setDefault(&cfg.Loops, max(1, runtime.NumCPU()/2))
+	setDefault(&cfg.ReadBufferBytes, 256<<10)
+	setDefault(&cfg.MaxFrameBytes, 100<<20)
+	setDefault(&cfg.PausePendingReplies, 64)
+	setDefault(&cfg.PausePendingBytes, 1<<20)
+	cfg.ReadBufferBytes = max(cfg.ReadBufferBytes, 64<<10)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{cfg: cfg, handler: h, start: time.Now()}
+	if err := s.limits.init(cfg.MaxConnsPerIP, cfg.PerIPOverrides); err != nil {
+		return nil, err
+	}
+	for i := range cfg.Loops {
+		l, err := newLoop(s, i)
+		if err != nil {
+			for _, l := range s.loops {
+				l.end()
+			}
+			return nil, fmt.Errorf("netio: event loop: %w", err)
+		}
+		s.loops = append(s.loops, l)
+	}
+	return s, nil
+}
+
+func setDefault[T int | int32](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}
+
+// Loops are the event loops; their Data may be set before Start.
+func (s *Server) Loops() []*Loop { return s.loops }
+
+// Start begins to accept and serve.
+func (s *Server) Start() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started {
+		return
+	}
+	s.started = true
+	for _, ln := range s.listeners {
+		ln.arm(unix.EPOLLIN)
+	}
+	for _, l := range s.loops {
+		s.running.Go(l.run)
+	}
+}
+
+// taskFunc makes a function a Task, for rare work.
+type taskFunc func()
+
+func (f taskFunc) Run() { f() }
+
+// StopAccepting closes the listening sockets. Returns when that is done or left
+// to the loop.
+func (s *Server) StopAccepting() {
+	s.loops[0].Post(taskFunc(func() {
+		for _, ln := range s.listeners {
+			ln.close()
+		}
+	}))
+}
+
+// Drain stops the server: no new frames are read, replies due are sent, all
+// connections are closed and the loops end. When ctx ends first, what is left is
+// closed at once and its error returned. Loops wait for replies that are reserved.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	started := s.started
+	s.started = true
+	s.mu.Unlock()
+	s.StopAccepting()
+	each := func(finish func(c *Conn)) {
+		for _, l := range s.loops {
+			l.Post(taskFunc(func() {
+				l.draining = true
+				for _, c := range l.conns {
+					if c != nil {
+						finish(c)
+					}
+				}
+			}))
+		}
+	}
+	each(func(c *Conn) { c.CloseAfterReplies(ErrStopped) })
+	if !started {
+		for _, l := range s.loops {
+			l.runPosts()
+			l.end()
+		}
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	each(func(c *Conn) { c.Close(ErrStopped) })
+	<-done
+	return ctx.Err()
+}
+
+// opened calls Handler.Opened; a panic in it closes the connection.
+func (l *Loop) opened(c *Conn) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.panicked(c, p)
+		}
+	}()
+	l.handler.Opened(c)
+}
+
+// panicked counts and reports a panic of the handler and closes c.
+func (l *Loop) panicked(c *Conn, p any) {
+	l.stats.panics.Add(1)
+	l.log.Error("handler panicked", slog.Any("panic", p), slog.String("peer", c.RemoteAddr()), slog.String("stack", string(debug.Stack())))
+	c.Close(ErrPanic)
+}
+
+// reportClosed tells the handler and writes the one log line of a connection.
+func (l *Loop) reportClosed(c *Conn) {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		reason := "closed by the peer"
+		if c.closeErr != nil {
+			reason = c.closeErr.Error()
+		}
+		l.log.Debug("connection closed", slog.String("peer", c.RemoteAddr()), slog.String("reason", reason))
+	}
+	l.handler.Closed(c, c.closeErr)
+}
+
+// ipLimits counts connections per address, if there is a limit at all.
+type ipLimits struct {
+	limited   bool
+	max       int
+	overrides map[netip.Addr]int
+
+	mu     sync.Mutex // guards counts
+	counts map[netip.Addr]int
+}
+
+func (p *ipLimits) init(limit int, overrides map[string]int) error {
+	p.max = limit
+	if limit < 0 || limit == 0 && len(overrides) == 0 {
+		p.max = 1<<31 - 1
+	}
+	p.limited = p.max < 1<<31-1 || len(overrides) > 0
+	p.counts = map[netip.Addr]int{}
+	p.overrides = map[netip.Addr]int{}
+	for host, n := range overrides {
+		a, err := net.ResolveIPAddr("ip", host)
+		if err != nil {
+			return fmt.Errorf("netio: connections per address: %w", err)
+		}
+		addr, _ := netip.AddrFromSlice(a.IP)
+		p.overrides[addr.Unmap()] = n
+	}
+	return nil
+}
+
+// enter counts a connection from a; false: there are too many.
+func (p *ipLimits) enter(a netip.Addr) bool {
+	limit, ok := p.overrides[a]
+	if !ok {
+		limit = p.max
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.counts[a] >= limit {
+		return false
+	}
+	p.counts[a]++
+	return true
+}
+
+func (p *ipLimits) leave(a netip.Addr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.counts[a]--; p.counts[a] <= 0 {
+		delete(p.counts, a)
+	}
+}
+
+// leave ends the counting of a connection that was accepted.
+func (s *Server) leave(c *Conn) {
+	s.conns.Add(-1)
+	if s.limits.limited {
+		s.limits.leave(c.remote.Addr())
+	}
+}
