@@ -1,0 +1,91 @@
+package state
+
+import (
+	"fmt"
+	"path"
+	"sync"
+	"sync/atomic"
+)
+
+// syncer is group commit: whoever finds no sync running runs one for all that was written by then; the others wait for it.
+// The next starts as soon as it ends, so that the size of a group follows the load. No timer.
+type syncer struct {
+	written atomic.Uint64         // last sequence in the files
+	durable atomic.Uint64         // last sequence known to be synced
+	newName atomic.Bool           // the directory holds a name that is not durable yet
+	bad     atomic.Pointer[error] // the first failed sync, as ErrPoisoned
+
+	mu   sync.Mutex // guards busy; held only to decide who syncs
+	done *sync.Cond // a sync has ended
+	busy bool
+}
+
+func (y *syncer) failed() error {
+	if e := y.bad.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+func (y *syncer) poison(cause error) error {
+	err := fmt.Errorf("%w: %w", ErrPoisoned, cause)
+	y.bad.CompareAndSwap(nil, &err)
+	return y.failed()
+}
+
+// advance publishes that all up to seq is durable.
+func (y *syncer) advance(seq uint64) {
+	for old := y.durable.Load(); old < seq && !y.durable.CompareAndSwap(old, seq); old = y.durable.Load() {
+	}
+}
+
+// wait returns when seq is durable, or the error that says it may never be.
+func (y *syncer) wait(s *Store, seq uint64) error {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for {
+		if y.durable.Load() >= seq {
+			return nil
+		}
+		if err := y.failed(); err != nil {
+			return err
+		}
+		if y.busy {
+			y.done.Wait()
+			continue
+		}
+		y.busy = true
+		y.mu.Unlock()
+		// First the sequence, then the file: if the file is a newer one, rolling has synced the older.
+		target := y.written.Load()
+		err := y.file(s, s.active.Load())
+		if err == nil {
+			y.advance(target)
+		}
+		y.mu.Lock()
+		y.busy = false
+		y.done.Broadcast()
+	}
+}
+
+// file syncs one log file, and the directory if a name in it is new. A failure poisons the store.
+func (y *syncer) file(s *Store, l *logFile) error {
+	if err := y.failed(); err != nil {
+		return err
+	}
+	if !l.acquire() {
+		return nil // sealed, so synced, and since removed
+	}
+	defer l.release()
+	if err := l.f.Sync(); err != nil {
+		return y.poison(err)
+	}
+	if y.newName.Swap(false) {
+		for _, dir := range []string{s.dir, path.Dir(s.dir)} {
+			if err := s.fs.SyncDir(dir); err != nil {
+				return y.poison(err)
+			}
+		}
+	}
+	return nil
+}
