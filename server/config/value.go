@@ -73,7 +73,8 @@ func (k *Key) read(s string) (v value, why string) {
 		v.num, v.text = n, strconv.FormatInt(n, 10)
 	case TypeDouble:
 		f, err := strconv.ParseFloat(s, 64)
-		if err != nil || math.IsNaN(f) {
+		if err != nil || strings.Trim(s, "0123456789+-.eE") != "" {
+			// Go's other forms (1_0, inf, nan) are not Java's.
 			return v, "Not a number of type DOUBLE"
 		}
 		v.real, v.text = f, javaDouble(f)
@@ -116,11 +117,11 @@ func (k *Key) check(v value) (culprit, why string) {
 		}
 	case ruleMetadataVersion:
 		if !knownVersion(v.text) {
-			return v.text, "Version `" + v.text + "` is not a valid version"
+			return v.text, "Version " + v.text + " is not a valid version"
 		}
 	case ruleThrottledReplicas:
 		if !throttledReplicas(v.list) {
-			return v.text, k.Name + " must be the literal '*' or a list of replicas in the following format: " +
+			return "[" + strings.Join(v.list, ", ") + "]", k.Name + " must be the literal '*' or a list of replicas in the following format: " +
 				"[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 		}
 	}
