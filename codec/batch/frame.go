@@ -4,11 +4,12 @@ import "math/bits"
 
 // frame says where the parts of one record stand in the bytes it was parsed from.
 type frame struct {
-	start, body, end    int // of the frame, of what its length counts, and of both
+	start, end          int
 	timestampDelta      int64
 	offsetDelta         int32
 	key, keyLen         int // keyLen < 0: null
 	value, valueLen     int // valueLen < 0: null
+	tail                int // where the key length stands: from there to end no byte depends on the batch around it
 	headers, numHeaders int // where the first header begins
 }
 
@@ -78,6 +79,15 @@ func sizeVarint(v int64) int {
 	return (bits.Len64(u|1) + 6) / 7
 }
 
+// appendFrame appends a frame made of its deltas and a tail.
+func appendFrame(dst []byte, timestampDelta, offsetDelta int64, tail []byte) []byte {
+	dst = appendVarint(dst, int64(1+sizeVarint(timestampDelta)+sizeVarint(offsetDelta)+len(tail)))
+	dst = append(dst, 0)
+	dst = appendVarint(dst, timestampDelta)
+	dst = appendVarint(dst, offsetDelta)
+	return append(dst, tail...)
+}
+
 // parseFrame reads the record frame at p and checks that its parts fill it exactly. Negative lengths of key, value
 // and header value are null, as in Apache. On a fault f is unspecified.
 func parseFrame(b []byte, p int, f *frame) fault {
@@ -92,7 +102,7 @@ func parseFrame(b []byte, p int, f *frame) fault {
 	if size < 1 || int(size) > len(b)-p {
 		return faultInvalid
 	}
-	f.body, f.end = p, p+int(size)
+	f.end = p + int(size)
 	b = b[:f.end]
 	p++ // the attributes of a record, unused
 	if f.timestampDelta, p = varlong(b, p); p < 0 {
@@ -101,6 +111,7 @@ func parseFrame(b []byte, p int, f *frame) fault {
 	if f.offsetDelta, p = varint(b, p); p < 0 {
 		return faultInvalid
 	}
+	f.tail = p
 	if f.key, f.keyLen, p = field(b, p); p < 0 {
 		return faultInvalid
 	}

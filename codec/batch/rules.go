@@ -74,22 +74,54 @@ func (r *Rules) Heavy(set []byte) bool {
 type Env struct {
 	NowMs          int64     // wall clock: append time, and the middle of the timestamp window
 	ProduceVersion int16     // of the request, 3 or later
-	Inflater       *Inflater // reused by the caller; may be nil where Rules.Heavy says false
+	Inflater       *Inflater // reused by the caller; nil makes one for a batch that is opened
+}
+
+// inflater is never nil; made anew it costs nothing until it meets a compressed payload.
+func (e *Env) inflater() *Inflater {
+	if e.Inflater == nil {
+		e.Inflater = NewInflater(DefaultInflateLimit)
+	}
+	return e.Inflater
 }
 
 // Info is what the log wants to know of an accepted batch.
 type Info struct {
-	Size            int32
+	BaseOffset      int64 // as it stands: 0 from Validate
+	LeaderEpoch     int32 // as it stands
+	Size            int32 // of the whole batch, header included
 	LastOffsetDelta int32
 	Count           int32
-	BaseTimestamp   int64 // ms, as sent
-	MaxTimestamp    int64 // ms, as stored: the true maximum, or the append time
+	BaseTimestamp   int64 // ms
+	MaxTimestamp    int64 // ms; from Validate as stored: the true maximum, or the append time
 	ProducerID      int64
 	ProducerEpoch   int16
 	BaseSequence    int32
-	Codec           Codec // as sent
+	Codec           Codec
 	Transactional   bool
+	Control         bool
+	LogAppendTime   bool
 	Recompress      bool // the topic wants another codec: store what Recompress makes of the batch, not the batch
+}
+
+// InfoOf reads the header of a batch that was accepted, or of one that PeekHeader found.
+func InfoOf(v View) Info {
+	return Info{
+		BaseOffset:      v.BaseOffset(),
+		LeaderEpoch:     v.PartitionLeaderEpoch(),
+		Size:            int32(v.Size()),
+		LastOffsetDelta: v.LastOffsetDelta(),
+		Count:           v.Count(),
+		BaseTimestamp:   v.BaseTimestamp(),
+		MaxTimestamp:    v.MaxTimestamp(),
+		ProducerID:      v.ProducerID(),
+		ProducerEpoch:   v.ProducerEpoch(),
+		BaseSequence:    v.BaseSequence(),
+		Codec:           v.Codec(),
+		Transactional:   v.IsTransactional(),
+		Control:         v.IsControl(),
+		LogAppendTime:   v.IsLogAppendTime(),
+	}
 }
 
 // RecordError names one record that may not be stored (Produce v8+).

@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// What Peek and Next find wrong. A recovery ends the log at the first of them; they differ in what they say about it.
+// What Peek, PeekHeader and Next find wrong. A recovery ends the log at the first of them; they differ in what they say about it.
 var (
 	// ErrTorn: the bytes end before the batch does, as after a write that was cut off.
 	ErrTorn = errors.New("batch: bytes end inside a batch")
@@ -16,8 +16,9 @@ var (
 	ErrCorrupt = errors.New("batch: CRC does not match")
 )
 
-// Peek returns the batch at the start of b without verifying its CRC. Errors: ErrTorn, ErrInvalid.
-func Peek(b []byte) (View, error) {
+// PeekHeader returns the header at the start of b; the rest of the batch need not be there. Size of the result is
+// at least HeaderSize. Errors: ErrTorn for fewer than 61 bytes, ErrInvalid.
+func PeekHeader(b []byte) (View, error) {
 	if len(b) > posMagic {
 		if int8(b[posMagic]) != 2 || int32(binary.BigEndian.Uint32(b[posLength:])) < HeaderSize-logOverhead {
 			return nil, ErrInvalid
@@ -26,10 +27,23 @@ func Peek(b []byte) (View, error) {
 	if len(b) < HeaderSize {
 		return nil, ErrTorn
 	}
-	size := int64(logOverhead) + int64(View(b).Length())
-	if size > int64(len(b)) {
+	v := View(b[:HeaderSize:HeaderSize])
+	if v.LastOffsetDelta() < 0 || v.Count() < 0 {
+		return nil, ErrInvalid // no log may step backwards, whatever the CRC says
+	}
+	return v, nil
+}
+
+// Peek returns the batch at the start of b without verifying its CRC. Errors: ErrTorn, ErrInvalid.
+func Peek(b []byte) (View, error) {
+	v, err := PeekHeader(b)
+	if err != nil {
+		return nil, err
+	}
+	if int64(v.Length()) > int64(len(b)-logOverhead) {
 		return nil, ErrTorn
 	}
+	size := v.Size()
 	return View(b[:size:size]), nil
 }
 
@@ -42,9 +56,6 @@ func Next(b []byte) (View, error) {
 	}
 	if !v.CheckCRC() {
 		return nil, ErrCorrupt
-	}
-	if v.LastOffsetDelta() < 0 || v.Count() < 0 {
-		return nil, ErrInvalid // no log may step backwards, whatever the CRC says
 	}
 	return v, nil
 }

@@ -10,7 +10,7 @@ import (
 // Validate does to set, the records of one partition in a produce request, what Apache Kafka 3.7 does before it
 // appends them: there must be exactly one sound batch, which is then set[:Info.Size]. It corrects timestamp type and
 // maximum timestamp in place; base offset and leader epoch are for the log to stamp. Accepting allocates nothing as
-// long as the batch is not decompressed.
+// long as the batch is not decompressed. Where Info.Recompress is set, nothing is corrected yet: Recompress does it.
 //
 // The order of the checks is Apache's, as the first that fails decides the error. Where it departs from Apache:
 // a compressed batch stays closed unless the rules need its inside, a record of a compressed batch must fill its
@@ -21,26 +21,25 @@ func Validate(set []byte, rules *Rules, env *Env) (Info, *Rejection) {
 	if rej == nil {
 		rej = checkHeader(v, rules)
 	}
+	maxTimestamp := NoTimestamp
 	if rej == nil {
-		rej = checkRecords(v, rules, env)
+		maxTimestamp, rej = checkRecords(v, rules, env)
 	}
 	if rej != nil {
 		return Info{}, rej
 	}
-	codec := v.Codec()
-	return Info{
-		Size:            int32(len(v)),
-		LastOffsetDelta: v.LastOffsetDelta(),
-		Count:           v.Count(),
-		BaseTimestamp:   v.BaseTimestamp(),
-		MaxTimestamp:    v.MaxTimestamp(),
-		ProducerID:      v.ProducerID(),
-		ProducerEpoch:   v.ProducerEpoch(),
-		BaseSequence:    v.BaseSequence(),
-		Codec:           codec,
-		Transactional:   v.IsTransactional(),
-		Recompress:      rules.Compression.Codec(codec) != codec,
-	}, nil
+	info := InfoOf(v)
+	if rules.Compression.Codec(info.Codec) != info.Codec {
+		info.Recompress = true
+		return info, nil
+	}
+	if rules.LogAppendTime {
+		v.SetLogAppendTime(env.NowMs)
+	} else {
+		v.SetMaxTimestamp(maxTimestamp)
+	}
+	info.MaxTimestamp, info.LogAppendTime = v.MaxTimestamp(), rules.LogAppendTime
+	return info, nil
 }
 
 // single finds the one batch of set and makes sure that no second one follows. Bytes after it that are no batch
@@ -128,65 +127,46 @@ func checkHeader(v View, rules *Rules) *Rejection {
 	return nil
 }
 
-// checkRecords checks the record frames and stamps type and maximum of the timestamps.
-func checkRecords(v View, rules *Rules, env *Env) *Rejection {
+// checkRecords checks the record frames and returns their maximum timestamp.
+func checkRecords(v View, rules *Rules, env *Env) (int64, *Rejection) {
 	codec := v.Codec()
+	badType := v.IsLogAppendTime() && (rules.LogAppendTime || v.MaxTimestamp() == NoTimestamp)
 	if codec != CodecNone && !rules.opens(codec) {
-		return stampClosed(v, rules, env)
+		if badType {
+			return 0, refuseRecords([]RecordError{{0, badTypeMessage}}, true)
+		}
+		return max(v.MaxTimestamp(), NoTimestamp), nil // taken on trust
 	}
 	frames := v.Payload()
 	if codec != CodecNone {
-		inf := env.Inflater
-		if inf == nil {
-			inf = NewInflater(DefaultInflateLimit)
-		}
 		var err error
-		if frames, err = inf.inflate(codec, frames); err != nil {
-			return refuseInflate(err)
+		if frames, err = env.inflater().inflate(codec, frames); err != nil {
+			return 0, refuseInflate(err)
 		}
 	}
-	var win *window
+	want := demands{order: codec != CodecNone}
 	if rules.bounded() && !v.IsLogAppendTime() {
-		win = &window{env.NowMs, rules.BeforeMaxMs, rules.AfterMaxMs}
+		want.window = &window{env.NowMs, rules.BeforeMaxMs, rules.AfterMaxMs}
 	}
-	w := walkFrames(frames, v.Count(), v.BaseTimestamp(), win)
+	w := walkFrames(frames, v.Count(), v.BaseTimestamp(), want)
 	switch w.fault {
 	case faultInvalid:
-		return refuseInLog(codeInvalidRecord, "record frames do not hold together")
+		return 0, refuseInLog(codeInvalidRecord, "record frames do not hold together")
 	case faultOverlong:
-		return refuseInLog(codeUnknownServerError, "overlong varint")
+		return 0, refuseInLog(codeUnknownServerError, "overlong varint")
 	}
-	badType := v.IsLogAppendTime() && (rules.LogAppendTime || v.MaxTimestamp() == NoTimestamp)
 	if v.IsLogAppendTime() {
 		w.maxTimestamp = max(v.MaxTimestamp(), NoTimestamp)
 		all := window{env.NowMs, rules.BeforeMaxMs, rules.AfterMaxMs}
 		w.outOfRange = rules.bounded() && all.excludes(v.MaxTimestamp())
 	}
 	if badType || w.outOfRange || rules.NeedKeys && w.noKey {
-		return listErrors(v, frames, rules, env)
+		return 0, listErrors(v, frames, rules, env)
 	}
-	if w.disordered && codec != CodecNone && rules.Compression.Codec(codec) == codec {
-		return refuseInLog(codeUnknownServerError, "offset deltas of a compressed batch are not 0, 1, 2...")
+	if w.disordered && want.order && rules.Compression.Codec(codec) == codec {
+		return 0, refuseInLog(codeUnknownServerError, "offset deltas of a compressed batch are not 0, 1, 2...")
 	}
-	if rules.LogAppendTime {
-		v.SetLogAppendTime(env.NowMs)
-	} else {
-		v.SetMaxTimestamp(w.maxTimestamp)
-	}
-	return nil
-}
-
-// stampClosed sets the timestamp type of a batch that stays compressed; its maximum is taken on trust.
-func stampClosed(v View, rules *Rules, env *Env) *Rejection {
-	if v.IsLogAppendTime() && (rules.LogAppendTime || v.MaxTimestamp() == NoTimestamp) {
-		return refuseRecords([]RecordError{{0, badTypeMessage}}, true)
-	}
-	if rules.LogAppendTime {
-		v.SetLogAppendTime(env.NowMs)
-	} else {
-		v.SetMaxTimestamp(max(v.MaxTimestamp(), NoTimestamp))
-	}
-	return nil
+	return w.maxTimestamp, nil
 }
 
 const (
