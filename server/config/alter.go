@@ -134,12 +134,7 @@ func (b *Broker) AlterBroker(own bool, current map[string]string, changes []Chan
 		return nil, err
 	}
 	if err := b.validateDynamic(own, next); err != nil {
-		name := ""
-		if own {
-			name = fmt.Sprint(b.NodeID)
-		}
-		return nil, &Error{CodeInvalidRequest, err.Key, fmt.Sprintf(
-			"Invalid config value for resource ConfigResource(type=BROKER, name='%s'): %s", name, err.Message)}
+		return nil, &Error{CodeInvalidRequest, err.Key, err.Message}
 	}
 	return next, nil
 }

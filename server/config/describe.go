@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strconv"
 )
 
 // Source says where a value comes from, numbered as on the wire (KIP-226).
@@ -74,25 +75,40 @@ func (k *Key) display(raw string) string {
 	return raw
 }
 
-// CreatedTopic returns the entries that CreateTopics v5 and above answers. They
-// differ from DescribeTopic in the source alone: Apache's controller looks at
-// every synonym (log.retention.hours too), its DescribeConfigs at the first one.
+// CreatedTopic returns the entries that CreateTopics v5 and above answers, as
+// Apache's controller makes them: it looks at every synonym where DescribeConfigs
+// looks at the first one, shows values as they were given, and does not work
+// message.timestamp.difference.max.ms in. Synonyms are not filled in.
 func (b *Broker) CreatedTopic(overrides map[string]string) []Entry {
-	out := b.DescribeTopic(overrides, nil)
-	for i := range out {
-		e := &out[i]
-		if _, own := overrides[e.Name]; own {
-			continue
+	out := make([]Entry, len(topicKeys))
+	for i := range topicKeys {
+		k := &topicKeys[i]
+		e := Entry{Name: k.Name, Value: k.Default, Source: SourceDefault, Sensitive: k.Sensitive(), Type: k.Type, Doc: k.Help}
+		if raw, own := overrides[k.Name]; own {
+			e.Value, e.Source = raw, SourceTopic
+		} else {
+			b.fromBroker(k, &e)
 		}
-		e.Source = SourceDefault
-		for _, from := range b.sources() {
-			if slices.ContainsFunc(TopicKey(e.Name).Synonyms, func(s Synonym) bool { _, ok := from.values[s.Name]; return ok }) {
-				e.Source = from.source
-				break
-			}
-		}
+		out[i] = e
 	}
 	return out
+}
+
+// fromBroker fills in what was given for a synonym of k, the strongest source
+// first.
+func (b *Broker) fromBroker(k *Key, e *Entry) {
+	for _, from := range b.sources() {
+		for _, s := range k.Synonyms {
+			raw, given := from.values[s.Name]
+			if !given {
+				continue
+			}
+			if e.Value, e.Source = raw, from.source; s.Factor != 1 {
+				e.Value = strconv.FormatInt(mustKey(s.Name).must(raw).num*s.Factor, 10)
+			}
+			return
+		}
+	}
 }
 
 type sourced struct {
@@ -113,15 +129,21 @@ var alternatives = [][]string{
 	{"log.retention.ms", "log.retention.minutes", "log.retention.hours"},
 }
 
+// alternativesOf returns the row of alternatives that name stands in. The flush
+// scheduler's interval is a default for the other key, not another name of it.
+func alternativesOf(name string) []string {
+	for _, a := range alternatives {
+		if slices.Contains(a, name) && name != "log.flush.scheduler.interval.ms" {
+			return a
+		}
+	}
+	return []string{name}
+}
+
 // synonyms returns the keys and sources that could give a broker key its value,
 // as Apache lists them: by source, then by key, from the key itself on.
 func (b *Broker) synonyms(name string) []Named {
-	keys := []string{name}
-	for _, a := range alternatives {
-		if slices.Contains(a, name) && name != "log.flush.scheduler.interval.ms" {
-			keys = a
-		}
-	}
+	keys := alternativesOf(name)
 	var out []Named
 	add := func(key, raw string, source Source) {
 		if len(out) > 0 || key == name {
@@ -161,7 +183,7 @@ func (b *Broker) DescribeBroker(names []string) []Entry {
 	for i := range brokerKeys {
 		k := &brokerKeys[i]
 		_, given := b.lookup(k.Name)
-		if names != nil && !slices.Contains(names, k.Name) || k.Internal && !given {
+		if names != nil && !slices.Contains(names, k.Name) || (k.Internal || k.Update == DynamicOnly) && !given {
 			continue
 		}
 		out = append(out, b.brokerEntry(k, b.synonyms(k.Name)))
@@ -190,7 +212,7 @@ func (b *Broker) DescribeDefaults(names []string) []Entry {
 		synonyms := slices.DeleteFunc(b.synonyms(name), func(n Named) bool { return n.Source != SourceDynamicDefault })
 		e := b.brokerEntry(k, synonyms)
 		if !e.Sensitive {
-			e.Value, e.Null = k.display(b.all[name]), false
+			e.Value, e.Null = b.all[name], false // as given, as in Apache
 		}
 		out = append(out, e)
 	}
@@ -203,6 +225,14 @@ func (b *Broker) brokerEntry(k *Key, synonyms []Named) Entry {
 	e := Entry{Name: k.Name, Source: firstSource(synonyms), Synonyms: synonyms, Type: k.Type, Doc: k.Help,
 		ReadOnly: k.Update == ReadOnly}
 	e.Value, e.Null = b.Text(k.Name), !b.has(k.Name)
+	for _, other := range alternativesOf(k.Name) {
+		_, own := b.own[other]
+		_, all := b.all[other]
+		if other != k.Name && (own || all) {
+			// A dynamic value takes its alternatives out of force: Apache shows their defaults.
+			e.Value, e.Null = k.Default, k.NoDefault
+		}
+	}
 	return e.hide(k.Sensitive())
 }
 

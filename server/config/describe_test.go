@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,62 @@ func TestCreatedTopic(t *testing.T) {
 	}
 }
 
+// TestDescribeAsApache compares every key with the answers of Apache Kafka 3.7.2
+// to the same settings: apache-describe.tsv, whose lines are in the form of line.
+// Left out there are the keys that describe the machine, and those whose default
+// is another here.
+func TestDescribeAsApache(t *testing.T) {
+	data, err := os.ReadFile("testdata/apache-describe.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := mustLoad(t, "log.retention.hours=5\nlog.roll.hours=7\nmessage.max.bytes=2000000\nlog.message.timestamp.difference.max.ms=100000\n"+
+		"compression.type=gzip\nlog.cleaner.min.cleanable.ratio=0.250\nlog.cleanup.policy=delete , compact\n"+
+		"group.initial.rebalance.delay.ms=0\nunstable.api.versions.enable=false")
+	b, bad := b.WithDynamic(map[string]string{"log.retention.ms": "9000000", "plugin.key": "s", "log.segment.delete.delay.ms": "50000",
+		"max.connections": " 1000", "log.cleanup.policy": "compact"},
+		map[string]string{"log.segment.delete.delay.ms": "40000", "message.max.bytes": "3000000", "own.key": "s"})
+	if len(bad) != 0 {
+		t.Fatal(bad)
+	}
+	topic := map[string]string{"cleanup.policy": "", "min.cleanable.dirty.ratio": "0.10", "segment.bytes": " 100"}
+	got := map[string]string{}
+	add := func(resource string, entries []Entry) {
+		for _, e := range entries {
+			got[resource+e.Name] = line(e)
+		}
+	}
+	add("broker\t", b.DescribeBroker(nil))
+	add("defaults\t", b.DescribeDefaults(nil))
+	add("topic\t", b.DescribeTopic(topic, nil))
+	for _, e := range b.CreatedTopic(topic) {
+		got["created\t"+e.Name] = fmt.Sprintf("%s=%s %d", e.Name, e.Value, e.Source)
+	}
+	asked := strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")
+	for _, l := range asked {
+		resource, want, _ := strings.Cut(l, "\t")
+		name, _, _ := strings.Cut(want, "=")
+		if g := got[resource+"\t"+name]; g != want {
+			t.Errorf("%s:\n got %s\nwant %s", resource, g, want)
+		}
+		delete(got, resource+"\t"+name)
+	}
+	for at := range got {
+		if _, name, _ := strings.Cut(at, "\t"); !strings.HasPrefix(name, "kaas.") && !strings.Contains(differ, " "+name+" ") {
+			t.Errorf("%s is not in Apache's answer", at)
+		}
+	}
+	if len(asked) < 320 {
+		t.Errorf("only %d lines", len(asked))
+	}
+}
+
+// differ names the keys that TestDescribeAsApache leaves out.
+const differ = " log.dir log.dirs node.id broker.id listeners advertised.listeners listener.security.protocol.map " +
+	"controller.listener.names controller.quorum.voters inter.broker.listener.name process.roles " +
+	"offsets.topic.replication.factor transaction.state.log.replication.factor transaction.state.log.min.isr " +
+	"super.users allow.everyone.if.no.acl.found " // the authorizer's own, not shown by Apache
+
 // TestDescribeBroker holds the answers of Apache Kafka 3.7.2 and what follows
 // from its rules.
 func TestDescribeBroker(t *testing.T) {
@@ -107,7 +164,7 @@ func TestDescribeBroker(t *testing.T) {
 		"own.key=null 2 read-only sensitive UNKNOWN [own.key=null:2]",
 		"plugin.key=null 3 read-only sensitive UNKNOWN [plugin.key=null:3]")
 	same(t, "defaults", b.DescribeDefaults(nil),
-		"log.retention.ms=7 3 LONG [log.retention.ms= 7:3]",
+		"log.retention.ms= 7 3 LONG [log.retention.ms= 7:3]",
 		"log.roll.ms=9 3 LONG [log.roll.ms=9:3]",
 		"plugin.key=null 3 read-only sensitive UNKNOWN [plugin.key=null:3]")
 	same(t, "selected defaults", b.DescribeDefaults([]string{"log.roll.ms"}), "log.roll.ms=9 3 LONG [log.roll.ms=9:3]")
@@ -117,12 +174,12 @@ func TestDescribeBrokerAll(t *testing.T) {
 	got := mustLoad(t, "listener.name.x.ssl.client.auth=none\nunstable.api.versions.enable=false").DescribeBroker(nil)
 	internal := 0
 	for _, k := range BrokerKeys() {
-		if k.Internal {
+		if k.Internal || k.Update == DynamicOnly {
 			internal++
 		}
 	}
 	if want := len(BrokerKeys()) - internal + 2; len(got) != want {
-		t.Errorf("%d entries, want %d: the internal key and the listener's key that were set, no other internal ones", len(got), want)
+		t.Errorf("%d entries, want %d: the internal key and the listener's key that were set, no other internal or dynamic-only ones", len(got), want)
 	}
 	for _, e := range got {
 		if e.Doc == "" {

@@ -171,8 +171,8 @@ func (b *Broker) ValidateTopic(overrides map[string]string) *Error {
 		if err != nil {
 			return err
 		}
-		if k.Class == NotBuilt && !k.isDefault(v) {
-			return &Error{CodeInvalidConfig, name, fmt.Sprintf("Invalid value %s for configuration %s: %s", v.text, name, k.Reason)}
+		if name == "remote.storage.enable" && v.num != 0 {
+			return &Error{CodeInvalidConfig, name, "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."}
 		}
 	}
 	if t := b.Topic(overrides); t.MinCompactionLagMs > t.MaxCompactionLagMs {

@@ -152,7 +152,7 @@ func TestValidateTopicTogether(t *testing.T) {
 		{map[string]string{"min.compaction.lag.ms": "101"}, "conflict topic config setting min.compaction.lag.ms (101) > max.compaction.lag.ms (100)"},
 		{map[string]string{"b": "", "a": "", "retention.ms": "x"}, "Unknown topic config name: a"},
 		{map[string]string{"log.retention.ms": "1"}, "Unknown topic config name: log.retention.ms"},
-		{map[string]string{"remote.storage.enable": "true"}, "Invalid value true for configuration remote.storage.enable: remote storage is not built"},
+		{map[string]string{"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."},
 	} {
 		got := ""
 		if err := b.ValidateTopic(c.given); err != nil {
