@@ -161,6 +161,11 @@ func TestDefaults(t *testing.T) {
 
 // TestHeaderFixtures: the registry gives the header version that Apache uses, and the header has Apache's bytes.
 func TestHeaderFixtures(t *testing.T) {
+	type place struct {
+		key, version int16
+		kind         string
+	}
+	seen := map[place]bool{}
 	eachFixture(t, func(t testing.TB, f *fixture) {
 		if f.Key == nil {
 			return
@@ -169,6 +174,7 @@ func TestHeaderFixtures(t *testing.T) {
 		if !ok || fact.Name != f.Name || f.Version < fact.Min || f.Version > fact.Max {
 			t.Fatalf("%s v%d: registry says %+v", f.Name, f.Version, fact)
 		}
+		seen[place{*f.Key, f.Version, f.Kind}] = true
 		r := wire.NewReader(f.HeaderHex)
 		var w wire.Writer
 		if f.Kind == "request" {
@@ -208,6 +214,15 @@ func TestHeaderFixtures(t *testing.T) {
 				f.Name, f.Version, f.Case, r.Err(), r.Rest(), w.Err, w.B, f.HeaderHex)
 		}
 	})
+	for _, f := range Facts {
+		for v := f.Min; v <= f.Max; v++ {
+			for _, kind := range []string{"request", "response"} {
+				if !seen[place{f.Key, v, kind}] {
+					t.Errorf("no fixture has the header of %s v%d, %s", f.Name, v, kind)
+				}
+			}
+		}
+	}
 }
 
 // sameAsGenerated: the headers written by hand in wire and those of the tables are the same.

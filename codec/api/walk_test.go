@@ -16,7 +16,7 @@ type walker struct {
 	messages map[string]*schema.Message
 }
 
-func newWalker(t *testing.T) *walker {
+func newWalker(t testing.TB) *walker {
 	files, err := schema.Load()
 	if err != nil {
 		t.Fatal(err)

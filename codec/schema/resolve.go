@@ -87,7 +87,7 @@ func (f *Field) check(m *Message, s *Struct) error {
 		return fmt.Errorf("tagged in some versions and in line in others")
 	case f.IsTagged() && m.Flexible.And(present) != present:
 		return fmt.Errorf("tagged at a version that is not flexible")
-	case f.IsTagged() && (f.Type == "records" || f.Struct != nil && f.IsNullable() && !f.Array):
+	case f.IsTagged() && (f.holdsRecords() || f.Struct != nil && f.IsNullable() && !f.Array):
 		return fmt.Errorf("this type cannot be tagged")
 	case f.Struct != nil && !f.Array && f.IsNullable() && (f.Nullable.And(present) != present || f.Default != "null"):
 		return fmt.Errorf("a nullable struct must be nullable always and null by default")
@@ -97,6 +97,19 @@ func (f *Field) check(m *Message, s *Struct) error {
 		return fmt.Errorf("an array's default is empty or null")
 	}
 	return nil
+}
+
+// holdsRecords says whether records are in the field. A tagged value is moved after it is written when it is long, and
+// a Cut in it would be wrong then.
+func (f *Field) holdsRecords() bool {
+	if f.Struct != nil {
+		for _, inner := range f.Struct.Fields {
+			if inner.holdsRecords() {
+				return true
+			}
+		}
+	}
+	return f.Type == "records"
 }
 
 // minSize is the least number of bytes that s takes at any version in which it can be on the wire, at least 1.

@@ -111,7 +111,7 @@ func (w *Writer) EndFrame(f Frame) int {
 		n += c.Len
 	}
 	if n > math.MaxInt32 {
-		w.Fail(ErrShort)
+		w.Fail(ErrSize)
 		return 0
 	}
 	binary.BigEndian.PutUint32(w.B[f.at:], uint32(n))

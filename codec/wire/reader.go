@@ -21,6 +21,8 @@ var (
 	ErrTags = errors.New("wire: bad tagged fields")
 	// ErrVersion: a version outside the valid ones of the message.
 	ErrVersion = errors.New("wire: version outside the valid range of the message")
+	// ErrSize: a frame of more than 2 GiB.
+	ErrSize = errors.New("wire: frame larger than 2 GiB")
 	// ErrUnsupported: a field holds a value, but the version has no such field and it must not be dropped.
 	ErrUnsupported = errors.New("wire: field set that the version does not have")
 )
@@ -129,11 +131,10 @@ func (r *Reader) UUID() UUID {
 
 // Uvarint reads an unsigned varint of at most five bytes. As in Apache Kafka, bits above the 32nd are dropped.
 func (r *Reader) Uvarint() uint32 {
-	if r.off < len(r.b) {
-		if c := r.b[r.off]; c < 0x80 {
-			r.off++
-			return uint32(c)
-		}
+	b := r.b[r.off:]
+	if len(b) > 0 && b[0] < 0x80 {
+		r.off++
+		return uint32(b[0])
 	}
 	return r.uvarintLong()
 }

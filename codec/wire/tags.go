@@ -67,7 +67,15 @@ func (t *TagReader) Raw(r *Reader) Tag { return Tag{ID: t.ID, Data: r.take(t.end
 
 // UnknownTags reads a tagged section none of whose tags is known, into dst's memory.
 func (r *Reader) UnknownTags(dst []Tag) []Tag {
-	dst = dst[:0]
+	b := r.b[r.off:]
+	if len(b) > 0 && b[0] == 0 { // nearly always
+		r.off++
+		return dst[:0]
+	}
+	return r.someTags(dst[:0])
+}
+
+func (r *Reader) someTags(dst []Tag) []Tag {
 	for t := r.Tags(); t.Next(r); {
 		dst = append(dst, t.Raw(r))
 	}
@@ -76,10 +84,16 @@ func (r *Reader) UnknownTags(dst []Tag) []Tag {
 
 // Tags writes a tagged section of nothing but unknown tags.
 func (w *Writer) Tags(tags []Tag) {
-	w.Uvarint(uint32(len(tags)))
-	if len(tags) > 0 {
-		w.RestOfTags(tags)
+	if len(tags) == 0 {
+		w.B = append(w.B, 0)
+		return
 	}
+	w.someTags(tags)
+}
+
+func (w *Writer) someTags(tags []Tag) {
+	w.Uvarint(uint32(len(tags)))
+	w.RestOfTags(tags)
 }
 
 // TagsBelow writes those tags that come before the known tag id and gives back the rest.
