@@ -20,9 +20,14 @@ type Cursor struct {
 }
 
 // Open puts the cursor before the first record of v, whose header has been checked (Peek, Next). The payload is
-// decompressed here; without an Inflater it makes one. Errors: ErrInflate, ErrInflateLimit.
+// decompressed here; without an Inflater it makes one. Errors: ErrInflate, ErrInflateLimit,
+// ErrRecords for a negative count.
 func (c *Cursor) Open(v View, inf *Inflater) error {
 	*c = Cursor{v: v}
+	if v.Count() < 0 {
+		c.err = ErrRecords
+		return c.err
+	}
 	codec := v.Codec()
 	if codec == CodecNone {
 		c.frames = v.Payload()
@@ -42,7 +47,7 @@ func (c *Cursor) Next() bool {
 		return false
 	}
 	if c.read >= c.v.Count() {
-		if c.f.end != len(c.frames) {
+		if c.read > 0 && c.f.end != len(c.frames) { // Apache asks after a last record only
 			c.err = ErrRecords
 		}
 		return false

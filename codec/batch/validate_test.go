@@ -5,8 +5,10 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
+	"sync"
 	"testing"
 )
 
@@ -62,6 +64,9 @@ type fixtureHeader struct {
 	Value []byte `json:"value"`
 }
 
+// String shows a batch without pointers, for comparing.
+func (b fixtureBatch) String() string { return fmt.Sprintf("%#v", b) }
+
 func (f *fixture) bytes(t testing.TB) []byte { return unhex(t, f.Hex) }
 
 func unhex(t testing.TB, s string) []byte {
@@ -73,8 +78,14 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
+// loaded keeps what fixtures has parsed; its bytes are hex and cannot be changed by a test.
+var loaded sync.Map
+
 func fixtures(t testing.TB, file string) []fixture {
 	t.Helper()
+	if all, ok := loaded.Load(file); ok {
+		return all.([]fixture)
+	}
 	f, err := os.Open("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +104,7 @@ func fixtures(t testing.TB, file string) []fixture {
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
+	loaded.Store(file, all)
 	return all
 }
 
