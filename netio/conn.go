@@ -282,8 +282,9 @@ func (l *Loop) readRest(c *Conn) {
 }
 
 // absorb completes the partial frame of c with bytes from the loop's buffer, and
-// delivers it and what follows.
-func (l *Loop) absorb(c *Conn, rest []byte) {
+// delivers it and what follows. got begins where the loop's buffer is free.
+func (l *Loop) absorb(c *Conn, got []byte) {
+	rest := got
 	for len(rest) > 0 {
 		have, want := len(c.in.b), wanted(c.in.b)
 		if want <= have || want < 4 || want-4 > int(l.maxFrame) {
@@ -302,10 +303,8 @@ func (l *Loop) absorb(c *Conn, rest []byte) {
 	}
 	l.retire(c.in)
 	c.in = nil
-	used = 0
-	if len(rest) > 0 && c.readable() {
-		used = l.deliver(c, rest)
-		l.filled += used
+	if used = l.deliver(c, rest); used > 0 {
+		l.filled += len(got) - len(rest) + used
 	}
 	l.keep(c, rest[used:])
 }
