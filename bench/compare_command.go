@@ -1,6 +1,75 @@
 package bench
 
-import "github.com/spf13/cobra"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 
-func compareCommand() *cobra.Command { return &cobra.Command{Use: "compare"} }
-func reportCommand() *cobra.Command  { return &cobra.Command{Use: "report"} }
+	"github.com/spf13/cobra"
+
+	"kaas/bench/compare"
+)
+
+func compareCommand() *cobra.Command {
+	opt := compare.Options{}
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "compare",
+		Short: "Measure this broker against the least work that the machine allows, and judge the bars",
+		Long: "Run this program's broker and the floor in turn, on fresh directories, and print medians, ratios and processor time.\n" +
+			"Scenarios: " + strings.Join(compare.Names(), ", ") + ".\n" +
+			"At most 2 GiB are written at a time, below --dir, and removed again. It exits with 1 when a bar is missed.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opt.Out, opt.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if quiet {
+				opt.Progress = io.Discard
+			}
+			if opt.Scale <= 0 || opt.Scale > 1 {
+				return errors.New("--scale: not above 0 and up to 1")
+			}
+			if opt.Program == "" {
+				self, err := os.Executable()
+				if err != nil {
+					return err
+				}
+				opt.Program = self
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return compare.Run(ctx, opt)
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&opt.Scenarios, "scenario", nil, "`names` of scenarios (default all)")
+	f.IntVar(&opt.Rounds, "rounds", 0, "rounds of each (default its own number)")
+	f.Float64Var(&opt.Scale, "scale", 1, "share of the work; less than 1 only to try it out")
+	f.StringVar(&opt.Dir, "dir", ".", "`directory` on a disk for the data")
+	f.StringVar(&opt.Results, "results", "", "`file` to append the results to, as JSON lines")
+	f.StringVar(&opt.Program, "program", "", "`executable` to measure (default: this one)")
+	f.BoolVar(&quiet, "quiet", false, "no progress line")
+	return cmd
+}
+
+func reportCommand() *cobra.Command {
+	var results, document string
+	cmd := &cobra.Command{
+		Use:   "report",
+		Short: "Write the tables of stored results into a document",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			changed, err := compare.Report(results, document)
+			if err == nil && changed {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), document, "is new")
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&results, "results", "bench/results/compare.jsonl", "results `file`")
+	cmd.Flags().StringVar(&document, "document", "BENCHMARKS.md", "`file` with the lines between which the tables stand")
+	return cmd
+}

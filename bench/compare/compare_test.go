@@ -1,0 +1,245 @@
+package compare
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"kaas/bench/floor"
+)
+
+// TestMain makes the test program a stand-in for kaas: `serve` and `bench floor` are both the floor. It ignores all flags
+// but those for its address and directory, and for its stats file.
+func TestMain(m *testing.M) {
+	args := os.Args[1:]
+	if len(args) > 0 && (args[0] == "serve" || args[0] == "bench") {
+		if err := standIn(args); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func standIn(args []string) error {
+	if slices.Contains(args, "--help") {
+		return nil
+	}
+	value := func(flag string) string {
+		if i := slices.Index(args, flag); i >= 0 && i+1 < len(args) {
+			return args[i+1]
+		}
+		return ""
+	}
+	s, err := floor.Listen(value("--listen"), value("--data-dir"))
+	if err != nil {
+		return err
+	}
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	go func() {
+		<-term
+		if s.Stop() != nil {
+			os.Exit(1)
+		}
+	}()
+	err = s.Serve()
+	if stats := value("--stats-file"); stats != "" {
+		err = errors.Join(err, os.WriteFile(stats, []byte(`{"logSyncs":7}`), 0o644))
+	}
+	return err
+}
+
+func tiny(t *testing.T, names ...string) ([]Record, string) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The temporary directory of the system may be in memory; the package's own is where the sources are.
+	dir, err := os.MkdirTemp(".", "test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	results := filepath.Join(t.TempDir(), "r.jsonl")
+	var out bytes.Buffer
+	err = Run(context.Background(), Options{
+		Program: program, Dir: dir, Scenarios: names, Rounds: 2, Scale: 0.001, Results: results, Out: &out, Progress: io.Discard,
+	})
+	if err != nil && !errors.Is(err, ErrBars) {
+		t.Fatal(err)
+	}
+	records, err := readRecords(results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 0 {
+		t.Errorf("want the data removed, found %v (%v)", left, err)
+	}
+	return records, out.String()
+}
+
+func TestProduceScenario(t *testing.T) {
+	records, out := tiny(t, "produce-16k", "produce-1-record")
+	if len(records) != 2 || records[0].Scenario != "produce-16k" || records[1].Scenario != "produce-1-record" {
+		t.Fatalf("want a record of each scenario, got %+v", records)
+	}
+	for _, r := range records {
+		if r.Commit == "" || r.Machine.Cores < 1 || r.Machine.Kernel == "" || r.Calibration.CPULoopMs <= 0 || r.Calibration.FdatasyncP50 <= 0 {
+			t.Errorf("want commit, machine and calibration, got %+v", r)
+		}
+		for _, subject := range []string{Broker, Floor} {
+			for _, name := range []string{bytesPerSecond, requestsPerSecond, cpuPerGB, cpuPerRequest, rssAnonMiB, latencyP50} {
+				if got := r.Subjects[subject][name]; len(got) != 2 || got[0] <= 0 || got[1] <= 0 {
+					t.Errorf("%s %s of %s: want two rounds with a figure, got %v", r.Scenario, name, subject, got)
+				}
+			}
+		}
+	}
+	if !strings.Contains(out, "bar    ≥ 50 % of the floor's bytes/s: ") {
+		t.Errorf("want the bars judged, got\n%s", out)
+	}
+}
+
+func TestOtherScenarios(t *testing.T) {
+	records, _ := tiny(t, "fetch-64k", "commit-64", "start", "idle", "connections")
+	want := map[string][]string{
+		"fetch-64k": {bytesPerSecond, cpuPerGB}, "commit-64": {syncsPerSecond, probePerSecond, acksOfWriters, syncsOfProbe},
+		"start": {startMs}, "idle": {rssAnonMiB}, "connections": nil,
+	}
+	if len(records) != len(want) {
+		t.Fatalf("want %d records, got %d", len(want), len(records))
+	}
+	for _, r := range records {
+		for _, name := range want[r.Scenario] {
+			if got := r.Subjects[Broker][name]; len(got) != 2 || got[0] <= 0 {
+				t.Errorf("%s: want two rounds of %s, got %v", r.Scenario, name, got)
+			}
+		}
+	}
+	if r := records[len(records)-1]; len(r.Subjects[Broker][bytesPerConn]) != 2 {
+		t.Errorf("want growth per connection, got %v", r.Subjects)
+	}
+}
+
+func TestUnknownScenario(t *testing.T) {
+	err := Run(context.Background(), Options{Scenarios: []string{"nonesuch"}})
+	if err == nil || !strings.Contains(err.Error(), "produce-16k") {
+		t.Errorf("want the names listed, got %v", err)
+	}
+}
+
+func TestBars(t *testing.T) {
+	r := &Record{Subjects: map[string]Figures{
+		Broker: {bytesPerSecond: {40, 61, 60}, cpuPerGB: {0.5, 0.7}},
+		Floor:  {bytesPerSecond: {100, 90, 110}},
+	}}
+	for _, c := range []struct {
+		bar     Bar
+		text    string
+		verdict string
+	}{
+		{atLeast(0.6, bytesPerSecond, Floor, "bytes/s"), "≥ 60 % of the floor's bytes/s", "60 % ✓"},
+		{atLeast(0.61, bytesPerSecond, Floor, "bytes/s"), "≥ 61 % of the floor's bytes/s", "60 % ✗"},
+		{atMost(0.6, cpuPerGB, "CPU-s/GB"), "≤ 0.6 CPU-s/GB", "0.6 ✓"},
+		{atMost(0.59, cpuPerGB, "CPU-s/GB"), "≤ 0.59 CPU-s/GB", "0.6 ✗"},
+		{atMost(1, startMs, "ms"), "≤ 1 ms", "not measured"},
+	} {
+		if c.bar.String() != c.text || c.bar.verdict(r) != c.verdict {
+			t.Errorf("want %q: %q, got %q: %q", c.text, c.verdict, c.bar, c.bar.verdict(r))
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	results, document := filepath.Join(dir, "r.jsonl"), filepath.Join(dir, "B.md")
+	old := Record{Scenario: "produce-16k", Time: "2026-01-01T00:00:00Z", Subjects: map[string]Figures{Broker: {cpuPerGB: {9}}}}
+	fresh := Record{Scenario: "produce-16k", Time: "2026-01-02T00:00:00Z", Commit: "abc", Subjects: map[string]Figures{
+		Broker: {bytesPerSecond: {1e9, 2e9, 3e9}, cpuPerGB: {0.5}}, Floor: {bytesPerSecond: {2.5e9}},
+	}}
+	if err := appendRecords(results, []Record{old}); err != nil {
+		t.Fatal(err)
+	}
+	if err := appendRecords(results, []Record{fresh}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(document, []byte("above\n"+markBegin+"\nstale\n"+markEnd+"\nbelow\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []bool{true, false} {
+		if changed, err := Report(results, document); err != nil || changed != want {
+			t.Fatalf("want changed %v, got %v, %v", want, changed, err)
+		}
+	}
+	b, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"above\n" + markBegin, markEnd + "\nbelow\n", "| ≥ 50 % of the floor's bytes/s | 80 % ✓ |", "| ≤ 0.8 CPU-s/GB | 0.5 ✓ |",
+		"| produce-16k | kaas | 2000 (1000–3000) |", "2026-01-02T00:00:00Z, commit abc",
+	} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("want %q in\n%s", want, b)
+		}
+	}
+	if strings.Contains(string(b), "stale") {
+		t.Error("the old tables are still there")
+	}
+	if err := os.WriteFile(document, []byte(markEnd+markBegin), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Report(results, document); !errors.Is(err, errNoMarks) {
+		t.Errorf("want the missing marks told, got %v", err)
+	}
+}
+
+func TestProcess(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	p, err := start(program, func(address string) []string { return []string{"serve", "--listen", address, "--data-dir", dir} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu, err := p.cpu()
+	if err != nil || cpu <= 0 {
+		t.Errorf("want processor time of another process, got %v, %v", cpu, err)
+	}
+	if rss, err := p.rssAnon(); err != nil || rss < 100*kib {
+		t.Errorf("want its memory, got %v, %v", rss, err)
+	}
+	if p.startMs <= 0 {
+		t.Errorf("want a start time, got %v", p.startMs)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	_, err = start(program, func(string) []string { return []string{"serve", "--listen", "nonesuch"} })
+	if err == nil || !strings.Contains(err.Error(), "nonesuch") {
+		t.Errorf("want what the program said when it could not start, got %v", err)
+	}
+}
+
+func TestStatsForm(t *testing.T) {
+	b, err := json.Marshal(Stats{LogSyncs: 3})
+	if err != nil || string(b) != `{"logSyncs":3}` {
+		t.Errorf("want the agreed form, got %s, %v", b, err)
+	}
+}

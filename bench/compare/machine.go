@@ -1,0 +1,178 @@
+package compare
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/crc32"
+	"golang.org/x/sys/unix"
+
+	"kaas/bench/frames"
+)
+
+// Machine says where figures come from.
+type Machine struct {
+	CPU       string  `json:"cpu"`
+	Cores     int     `json:"cores"`
+	MemoryGiB float64 `json:"memory_gib"`
+	Kernel    string  `json:"kernel"`
+	Go        string  `json:"go"`
+}
+
+// Calibration says how fast the machine was when a run began, to tell a slow day from a slow program.
+type Calibration struct {
+	CPULoopMs     float64 `json:"cpu_loop_ms"`       // CRC-32C of 1 GiB in a hot buffer
+	Load1         float64 `json:"load_1"`            // what else was running
+	FdatasyncP50  float64 `json:"fdatasync_p50_us"`  // 4 KiB written into existing blocks, then synced
+	FdatasyncRate float64 `json:"fdatasync_per_sec"` // of the same
+}
+
+func thisMachine() Machine {
+	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
+	if f, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan() && m.CPU == ""; {
+			if name, value, ok := strings.Cut(s.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+				m.CPU = strings.TrimSpace(value)
+			}
+		}
+	}
+	var u unix.Utsname
+	if unix.Uname(&u) == nil {
+		m.Kernel = unix.ByteSliceToString(u.Release[:])
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		m.MemoryGiB = float64(info.Totalram*uint64(info.Unit)>>20) / 1024
+	}
+	return m
+}
+
+// commit is the revision that this program was built from, with a + if it was changed since.
+func commit() string {
+	revision, changed := "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				revision = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				changed = "+"
+			}
+		}
+	}
+	if revision == "" {
+		out, err := exec.Command("git", "rev-parse", "HEAD").Output()
+		if err != nil {
+			return "unknown"
+		}
+		revision = strings.TrimSpace(string(out))
+	}
+	return revision[:min(len(revision), 12)] + changed
+}
+
+func calibrate(dir string) (Calibration, error) {
+	c := Calibration{}
+	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
+		first, _, _ := strings.Cut(string(b), " ")
+		c.Load1, _ = strconv.ParseFloat(first, 64) // 0 when it is not to be had
+	}
+	buf := make([]byte, 64<<10)
+	start, sum := time.Now(), uint32(0)
+	for range 1 << 30 / len(buf) {
+		sum = crc32.Update(sum, frames.Castagnoli, buf)
+	}
+	c.CPULoopMs = float64(time.Since(start).Microseconds()) / 1e3
+	runtime.KeepAlive(sum)
+	p, err := probe(dir, 4<<10, 300*time.Millisecond)
+	c.FdatasyncP50, c.FdatasyncRate = p.p50, p.perSecond
+	return c, err
+}
+
+type probed struct {
+	perSecond float64
+	p50       float64 // µs
+}
+
+// probe writes n bytes and calls fdatasync, one after the other, in a file that has been written and synced before: the
+// cheapest durable write there is.
+func probe(dir string, n int, howLong time.Duration) (p probed, err error) {
+	f, err := os.CreateTemp(dir, "probe")
+	if err != nil {
+		return p, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	const steps = 64
+	buf := make([]byte, n)
+	for range steps {
+		if _, err := f.Write(buf); err != nil {
+			return p, err
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return p, err
+	}
+	var took []time.Duration
+	start := time.Now()
+	for i := 0; time.Since(start) < howLong; i++ {
+		from := time.Now()
+		if _, err := f.WriteAt(buf, int64(i%steps*n)); err != nil {
+			return p, err
+		}
+		if err := unix.Fdatasync(int(f.Fd())); err != nil {
+			return p, err
+		}
+		took = append(took, time.Since(from))
+	}
+	p.perSecond = float64(len(took)) / time.Since(start).Seconds()
+	slices.Sort(took)
+	p.p50 = float64(took[len(took)/2].Nanoseconds()) / 1e3
+	return p, nil
+}
+
+// touchMemory writes n bytes of a file and removes it, so that the page cache has had those pages before: in a young virtual
+// machine the first touch of a page costs many times as much as all later ones.
+func touchMemory(dir string, n int64) error {
+	f, err := os.CreateTemp(dir, "touch")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	buf := make([]byte, 1<<20)
+	for ; n > 0; n -= int64(len(buf)) {
+		if _, err := f.Write(buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workDir makes an empty directory below parent, which must be on a real disk.
+func workDir(parent string) (string, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(parent, &st); err != nil {
+		return "", &os.PathError{Op: "statfs", Path: parent, Err: err}
+	}
+	if st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC {
+		return "", fmt.Errorf("%s is in memory: %w", parent, errNoDisk)
+	}
+	dir, err := os.MkdirTemp(parent, "bench-")
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(dir)
+}
+
+var errNoDisk = errors.New("figures need a directory on a disk")

@@ -1,0 +1,102 @@
+package compare
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+)
+
+// The generated part of a document stands between these lines.
+const (
+	markBegin = "<!-- results: begin -->"
+	markEnd   = "<!-- results: end -->"
+)
+
+var errNoMarks = errors.New("no lines " + markBegin + " and " + markEnd)
+
+// Report writes the tables made from the newest record of each scenario in the results file into the document, between its
+// marks. It returns whether the document changed.
+func Report(results, document string) (changed bool, err error) {
+	records, err := readRecords(results)
+	if err != nil {
+		return false, err
+	}
+	old, err := os.ReadFile(document)
+	if err != nil {
+		return false, err
+	}
+	begin, end := bytes.Index(old, []byte(markBegin)), bytes.Index(old, []byte(markEnd))
+	if begin < 0 || end < begin {
+		return false, fmt.Errorf("%s: %w", document, errNoMarks)
+	}
+	var b bytes.Buffer
+	b.Write(old[:begin])
+	fmt.Fprintf(&b, "%s\n\n%s\n", markBegin, tables(records))
+	b.Write(old[end:])
+	if bytes.Equal(b.Bytes(), old) {
+		return false, nil
+	}
+	return true, os.WriteFile(document, b.Bytes(), 0o644)
+}
+
+// tables are the bars and the figures, as Markdown.
+func tables(records []Record) string {
+	newest := map[string]*Record{}
+	for i := range records {
+		newest[records[i].Scenario] = &records[i]
+	}
+	var b strings.Builder
+	b.WriteString("| what | bar | measured |\n|---|---|---|\n")
+	for i := range scenarios {
+		s := &scenarios[i]
+		if r := newest[s.name]; r != nil {
+			for _, bar := range s.bars {
+				fmt.Fprintf(&b, "| %s | %s | %s |\n", s.what, bar, bar.verdict(r))
+			}
+		}
+	}
+	b.WriteString("\nThe figures behind it: medians, with the lowest and the highest round.\n\n")
+	b.WriteString("| scenario | subject | MB/s | requests/s | CPU-s/GB | CPU-µs/request | p50 / p99 ms | RssAnon MiB |\n|---|---|---|---|---|---|---|---|\n")
+	for i := range scenarios {
+		s := &scenarios[i]
+		for _, subject := range s.subjects {
+			if r := newest[s.name]; r != nil && len(r.Subjects[subject][bytesPerSecond]) > 0 {
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s / %s | %s |\n", s.name, subject, r.cell(subject, bytesPerSecond, 1e-6),
+					r.cell(subject, requestsPerSecond, 1), r.cell(subject, cpuPerGB, 1), r.cell(subject, cpuPerRequest, 1),
+					r.cell(subject, latencyP50, 1e-3), r.cell(subject, latencyP99, 1e-3), r.cell(subject, rssAnonMiB, 1))
+			}
+		}
+	}
+	b.WriteString("\nWhere and when:\n\n")
+	seen := map[string]bool{}
+	for i := range scenarios {
+		if r := newest[scenarios[i].name]; r != nil && !seen[r.Time] {
+			seen[r.Time] = true
+			fmt.Fprintf(&b, "- %s, commit %s: %d × %s, %.0f GiB, Linux %s, %s; load at the start %.1f; CRC-32C of 1 GiB %.0f ms; fdatasync %.0f µs\n",
+				r.Time, r.Commit, r.Machine.Cores, r.Machine.CPU, r.Machine.MemoryGiB, r.Machine.Kernel, r.Machine.Go,
+				r.Calibration.Load1, r.Calibration.CPULoopMs, r.Calibration.FdatasyncP50)
+		}
+	}
+	return b.String()
+}
+
+// cell is a spread as text, each value times unit.
+func (r *Record) cell(subject, figure string, unit float64) string {
+	s, ok := r.figure(subject, figure)
+	if !ok {
+		return "–"
+	}
+	return fmt.Sprintf("%s (%s–%s)", short(s.Median*unit), short(s.Min*unit), short(s.Max*unit))
+}
+
+// short writes three significant digits, without an exponent.
+func short(v float64) string {
+	digits := 0
+	if v != 0 {
+		digits = max(2-int(math.Floor(math.Log10(math.Abs(v)))), 0)
+	}
+	return fmt.Sprintf("%.*f", min(digits, 3), v)
+}

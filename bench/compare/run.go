@@ -1,0 +1,148 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Options of a run.
+type Options struct {
+	Program   string   // executable of the broker and the floor: this program itself
+	Dir       string   // parent of the data directories, on a disk
+	Scenarios []string // empty: all
+	Rounds    int      // 0: as many as each scenario wants
+	Scale     float64  // of the amounts of work; figures of a scale below 1 are for trying out only
+	Results   string   // file that the results are appended to; empty: none
+	Out       io.Writer
+	Progress  io.Writer
+}
+
+// ErrBars is returned when everything was measured and a bar was missed.
+var ErrBars = errors.New("not all bars are met")
+
+// Run measures and prints. It returns ErrBars when a bar is missed, other errors when something could not be measured.
+func Run(ctx context.Context, opt Options) error {
+	chosen, err := choose(opt.Scenarios)
+	if err != nil {
+		return err
+	}
+	dir, err := workDir(opt.Dir)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	base := Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: commit(), Machine: thisMachine()}
+	if base.Calibration, err = calibrate(dir); err != nil {
+		return err
+	}
+	if err := touchMemory(dir, int64(2<<30*opt.Scale)); err != nil {
+		return err
+	}
+	fmt.Fprintf(opt.Out, "commit %s, %d × %s, Linux %s, load %.1f; CPU loop %.0f ms, fdatasync %.0f µs\n\n", base.Commit, base.Machine.Cores,
+		base.Machine.CPU, base.Machine.Kernel, base.Calibration.Load1, base.Calibration.CPULoopMs, base.Calibration.FdatasyncP50)
+	var records []Record
+	missed := false
+	for _, s := range chosen {
+		r := base
+		r.Scenario = s.name
+		if r.Subjects, err = s.run(ctx, &opt, dir); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		records = append(records, r)
+		missed = !s.print(opt.Out, &r) || missed
+		if opt.Results != "" {
+			if err := appendRecords(opt.Results, records[len(records)-1:]); err != nil {
+				return err
+			}
+		}
+	}
+	if missed {
+		return ErrBars
+	}
+	return nil
+}
+
+func choose(names []string) ([]*scenario, error) {
+	var chosen []*scenario
+	for i := range scenarios {
+		if len(names) == 0 || slices.Contains(names, scenarios[i].name) {
+			chosen = append(chosen, &scenarios[i])
+		}
+	}
+	for _, n := range names {
+		if !slices.Contains(Names(), n) {
+			return nil, fmt.Errorf("there is no scenario %q; there are %s", n, strings.Join(Names(), ", "))
+		}
+	}
+	return chosen, nil
+}
+
+// run measures one scenario in interleaved rounds.
+func (s *scenario) run(ctx context.Context, opt *Options, dir string) (map[string]Figures, error) {
+	subjects := map[string]Figures{}
+	for _, name := range s.subjects {
+		subjects[name] = Figures{}
+	}
+	rounds := s.rounds
+	if opt.Rounds > 0 {
+		rounds = opt.Rounds
+	}
+	order := slices.Clone(s.subjects)
+	for i := range rounds {
+		for _, name := range order {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(opt.Progress, "\r%-20s round %d of %d: %-10s", s.name, i+1, rounds, name)
+			t := turn{opt: opt, subject: name, figures: map[string]float64{}}
+			if err := t.run(s, dir); err != nil {
+				return nil, fmt.Errorf("%s, round %d: %w", name, i+1, err)
+			}
+			for figure, v := range t.figures {
+				subjects[name][figure] = append(subjects[name][figure], v)
+			}
+		}
+		slices.Reverse(order) // nobody always goes first
+	}
+	fmt.Fprintf(opt.Progress, "\r%60s\r", "")
+	return subjects, nil
+}
+
+func (t *turn) run(s *scenario, parent string) (err error) {
+	if t.dir, err = os.MkdirTemp(parent, t.subject+"-"); err != nil {
+		return err
+	}
+	return errors.Join(s.measure(t), os.RemoveAll(t.dir))
+}
+
+// print writes what was measured and judges it; false means that a bar is missed.
+func (s *scenario) print(w io.Writer, r *Record) bool {
+	fmt.Fprintf(w, "%s: %s\n", s.name, s.what)
+	for _, subject := range s.subjects {
+		figures := make([]string, 0, len(r.Subjects[subject]))
+		for name := range r.Subjects[subject] {
+			figures = append(figures, name)
+		}
+		slices.Sort(figures)
+		for _, name := range figures {
+			if sp, ok := r.figure(subject, name); ok {
+				fmt.Fprintf(w, "  %-6s %-26s %14.4g  (%.4g – %.4g)\n", subject, name, sp.Median, sp.Min, sp.Max)
+			}
+		}
+	}
+	all := true
+	for _, b := range s.bars {
+		fmt.Fprintf(w, "  bar    %s: %s\n", b, b.verdict(r))
+		if v, ok := b.value(r); !ok || !b.met(v) {
+			all = false
+		}
+	}
+	fmt.Fprintln(w)
+	return all
+}

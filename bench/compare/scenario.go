@@ -1,0 +1,106 @@
+package compare
+
+import (
+	"kaas/bench/load"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// Durabilities of the broker.
+const (
+	pageCache   = "page-cache"
+	groupCommit = "group-commit"
+)
+
+// scenario is one thing to measure. Bytes and requests are those of a full run; Options.Scale shrinks them.
+type scenario struct {
+	name     string
+	what     string // for the reader of the tables
+	subjects []string
+	rounds   int
+	measure  func(t *turn) error
+	bars     []Bar
+}
+
+var both, alone = []string{Floor, Broker}, []string{Broker}
+
+// scenarios in the order of the tables.
+var scenarios = []scenario{
+	{
+		name: "produce-16k", what: "produce, 16 KiB batches, page cache; 4 connections, 8 requests in flight each", subjects: both, rounds: 5,
+		measure: func(t *turn) error {
+			return t.produce(load.ProduceConfig{Connections: 4, Pipeline: 8, BatchBytes: 16 * kib, RecordBytes: kib, Acks: 1}, 1500*mib)
+		},
+		bars: []Bar{atLeast(0.5, bytesPerSecond, Floor, "bytes/s"), atMost(0.8, cpuPerGB, "CPU-s/GB")},
+	},
+	{
+		name: "produce-1m", what: "produce, 1 MiB requests, page cache; 4 connections, 2 requests in flight each", subjects: both, rounds: 5,
+		measure: func(t *turn) error {
+			return t.produce(load.ProduceConfig{Connections: 4, Pipeline: 2, BatchBytes: mib, RecordBytes: kib, Acks: 1}, 1500*mib)
+		},
+		bars: []Bar{atLeast(0.6, bytesPerSecond, Floor, "bytes/s"), atMost(0.6, cpuPerGB, "CPU-s/GB")},
+	},
+	{
+		name: "produce-1-record", what: "produce, one 1 KiB record per request, page cache; 64 connections, 5 requests in flight each",
+		subjects: both, rounds: 5,
+		measure: func(t *turn) error {
+			return t.produce(load.ProduceConfig{Connections: 64, Pipeline: 5, BatchBytes: 1, RecordBytes: kib, Acks: 1}, 500*mib)
+		},
+		bars: []Bar{atMost(10, cpuPerRequest, "µs CPU per request")},
+	},
+	{
+		name: "fetch-1m", what: "fetch, 1 MiB responses, warm; 4 connections", subjects: both, rounds: 5,
+		measure: func(t *turn) error { return t.fetch(mib) },
+		bars:    []Bar{atLeast(0.6, bytesPerSecond, Floor, "bytes/s"), atMost(0.45, cpuPerGB, "CPU-s/GB")},
+	},
+	{
+		name: "fetch-64k", what: "fetch, 64 KiB responses, warm; 4 connections", subjects: both, rounds: 5,
+		measure: func(t *turn) error { return t.fetch(64 * kib) },
+		bars:    []Bar{atLeast(0.6, bytesPerSecond, Floor, "bytes/s")},
+	},
+	{
+		name: "commit-64", what: "group commit, closed loop of 64 writers of 1 KiB records on one partition", subjects: alone, rounds: 3,
+		measure: func(t *turn) error { return t.commit(64) }, bars: commitBars,
+	},
+	{
+		name: "commit-512", what: "group commit, closed loop of 512 writers of 1 KiB records on one partition", subjects: alone, rounds: 3,
+		measure: func(t *turn) error { return t.commit(512) }, bars: commitBars,
+	},
+	{
+		name: "start", what: "start to the first answered ApiVersions, empty directory", subjects: alone, rounds: 20,
+		measure: (*turn).startUp, bars: []Bar{atMost(15, startMs, "ms")},
+	},
+	{
+		name: "idle", what: "idle without topics", subjects: alone, rounds: 3,
+		measure: (*turn).idle,
+		bars:    []Bar{atMost(6, rssAnonMiB, "MiB RssAnon"), atMost(0.1, idleCPU, "% CPU")},
+	},
+	{
+		name: "connections", what: "5,000 idle connections, each after one ApiVersions", subjects: alone, rounds: 3,
+		measure: (*turn).connections, bars: []Bar{atMost(kib, bytesPerConn, "bytes RssAnon per connection")},
+	},
+	{
+		name: "partitions", what: "10,000 partitions known, none in use", subjects: alone, rounds: 3,
+		measure: (*turn).partitions,
+		bars: []Bar{
+			atMost(2*kib, bytesPerPart, "bytes RssAnon per partition"), atMost(500, restartMs, "ms for a clean restart"),
+			atMost(50, create1000Ms, "ms to create 1,000"),
+		},
+	},
+}
+
+var commitBars = []Bar{
+	atLeast(0.8, acksOfWriters, "", "acks per sync, of the writers"), atLeast(0.7, syncsOfProbe, "", "syncs/s, of a bare fdatasync probe"),
+}
+
+// Names lists the scenarios.
+func Names() []string {
+	var names []string
+	for i := range scenarios {
+		names = append(names, scenarios[i].name)
+	}
+	return names
+}

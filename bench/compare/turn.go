@@ -1,0 +1,294 @@
+package compare
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"kaas/bench/frames"
+	"kaas/bench/load"
+)
+
+const topicName = "bench"
+
+// turn is one subject's part of one round.
+type turn struct {
+	opt     *Options
+	subject string
+	dir     string
+	figures map[string]float64
+}
+
+// Stats is what `serve --stats-file PATH` leaves in PATH when it ends cleanly.
+type Stats struct {
+	LogSyncs int64 `json:"logSyncs"` // rounds of group commit that synced a partition's log
+}
+
+func (t *turn) statsFile() string { return filepath.Join(t.dir, "stats.json") }
+
+// start runs the subject of this turn on its directory.
+func (t *turn) start(durability string, more ...string) (*process, error) {
+	data := filepath.Join(t.dir, "data")
+	if err := os.MkdirAll(data, 0o755); err != nil {
+		return nil, err
+	}
+	return start(t.opt.Program, func(address string) []string {
+		if t.subject == Floor {
+			return []string{"bench", "floor", "--listen", address, "--data-dir", data}
+		}
+		return append([]string{"serve", "--listen", address, "--data-dir", data, "--durability", durability}, more...)
+	})
+}
+
+// with starts the subject, calls do, and stops it.
+func (t *turn) with(durability string, do func(p *process) error, more ...string) error {
+	p, err := t.start(durability, more...)
+	if err != nil {
+		return err
+	}
+	if err := do(p); err != nil {
+		p.kill()
+		return fmt.Errorf("%w (its log: %s)", err, p.errs.Bytes())
+	}
+	return p.stop()
+}
+
+func (t *turn) scaled(n int64) int64 { return max(int64(float64(n)*t.opt.Scale), 1) }
+
+// charge runs a load and notes its figures and what the subject used for it.
+func (t *turn) charge(p *process, run func() (load.Result, error)) error {
+	before, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	r, err := run()
+	if err != nil {
+		return err
+	}
+	after, err := p.cpu()
+	if err != nil {
+		return err
+	}
+	used := after - before
+	f := t.figures
+	f[bytesPerSecond], f[requestsPerSecond] = r.BytesPerSecond(), r.RequestsPerSecond()
+	f[cpuPerGB], f[cpuPerRequest] = used/(float64(r.Bytes)/1e9), used*1e6/float64(r.Requests)
+	f[latencyP50], f[latencyP99], f[clientCPU] = r.Latency.P50, r.Latency.P99, r.ClientCPU
+	rss, err := p.rssAnon()
+	f[rssAnonMiB] = rss / mib
+	return err
+}
+
+// produce writes bytes in batches, after a tenth of that as a warm-up. What is stored at the end must be what was acknowledged.
+func (t *turn) produce(c load.ProduceConfig, bytes int64) error {
+	return t.with(pageCache, func(p *process) error {
+		c.Brokers, c.Topic, c.Partitions = []string{p.address}, topicName, 1
+		c.Bytes = t.scaled(bytes / 10)
+		warm, err := load.Produce(c)
+		if err != nil {
+			return err
+		}
+		c.Bytes = t.scaled(bytes)
+		records := warm.Records
+		err = t.charge(p, func() (load.Result, error) {
+			r, err := load.Produce(c)
+			records += r.Records
+			return r, err
+		})
+		if err != nil {
+			return err
+		}
+		return checkEnd(p.address, records)
+	})
+}
+
+// checkEnd makes sure that the partition holds as many records as were acknowledged.
+func checkEnd(address string, want int64) error {
+	c, err := load.Dial(address, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	got, err := c.Offset(topicName, 0, -1)
+	if err == nil && got != want {
+		err = fmt.Errorf("%d records acknowledged, the log ends at %d", want, got)
+	}
+	return err
+}
+
+// fetch writes half a gigabyte and reads it eight times over.
+func (t *turn) fetch(maxBytes int) error {
+	const fill, read = 512 * mib, 8 * 512 * mib
+	return t.with(pageCache, func(p *process) error {
+		_, err := load.Produce(load.ProduceConfig{
+			Brokers: []string{p.address}, Topic: topicName, Partitions: 1, Connections: 4, Pipeline: 8, BatchBytes: 16 * kib, RecordBytes: kib,
+			Acks: 1, Limits: load.Limits{Bytes: t.scaled(fill)},
+		})
+		if err != nil {
+			return err
+		}
+		c := load.FetchConfig{
+			Brokers: []string{p.address}, Topic: topicName, Connections: 4, MaxBytes: maxBytes, Alike: true, Limits: load.Limits{Bytes: t.scaled(fill)},
+		}
+		if _, err := load.Fetch(c); err != nil {
+			return err
+		}
+		c.Bytes = t.scaled(read)
+		return t.charge(p, func() (load.Result, error) { return load.Fetch(c) })
+	})
+}
+
+// commit runs writers that each wait for their acknowledgement, between two probes of the disk with as many bytes per sync.
+func (t *turn) commit(writers int) error {
+	batch, _, err := frames.Batch(1, kib, 0)
+	if err != nil {
+		return err
+	}
+	howLong := time.Duration(float64(3*time.Second) * t.opt.Scale)
+	before, err := probe(t.dir, writers*len(batch), howLong/3)
+	if err != nil {
+		return err
+	}
+	var more []string
+	if counted := t.opt.statsFlag(); counted {
+		more = []string{"--stats-file", t.statsFile()}
+	}
+	var acks int64
+	var seconds float64
+	err = t.with(groupCommit, func(p *process) error {
+		return t.charge(p, func() (load.Result, error) {
+			r, err := load.Produce(load.ProduceConfig{
+				Brokers: []string{p.address}, Topic: topicName, Partitions: 1, Connections: writers, Pipeline: 1, BatchBytes: 1, RecordBytes: kib,
+				Acks: -1, Limits: load.Limits{Duration: howLong},
+			})
+			acks, seconds = r.Requests, r.Seconds
+			return r, err
+		})
+	}, more...)
+	if err != nil {
+		return err
+	}
+	after, err := probe(t.dir, writers*len(batch), howLong/3)
+	if err != nil {
+		return err
+	}
+	t.figures[probePerSecond] = (before.perSecond + after.perSecond) / 2
+	if more == nil {
+		return nil
+	}
+	var s Stats
+	b, err := os.ReadFile(t.statsFile())
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil || s.LogSyncs == 0 {
+		return fmt.Errorf("the broker counted %d syncs in its stats file: %w", s.LogSyncs, err)
+	}
+	t.figures[syncsPerSecond] = float64(s.LogSyncs) / seconds
+	t.figures[acksOfWriters] = float64(acks) / float64(s.LogSyncs) / float64(writers)
+	t.figures[syncsOfProbe] = t.figures[syncsPerSecond] / t.figures[probePerSecond]
+	return nil
+}
+
+// statsFlag says whether the program has the flag that makes it count its syncs.
+func (o *Options) statsFlag() bool {
+	return exec.Command(o.Program, "serve", "--stats-file=none", "--help").Run() == nil
+}
+
+func (t *turn) startUp() error {
+	return t.with(groupCommit, func(p *process) error {
+		t.figures[startMs] = p.startMs
+		return nil
+	})
+}
+
+// settle is how long a subject is left alone before its memory is read.
+func (t *turn) settle() { time.Sleep(time.Duration(float64(2*time.Second) * t.opt.Scale)) }
+
+func (t *turn) idle() error {
+	return t.with(groupCommit, func(p *process) error {
+		t.settle()
+		before, err := p.cpu()
+		if err != nil {
+			return err
+		}
+		pause := time.Duration(float64(5*time.Second) * t.opt.Scale)
+		time.Sleep(pause)
+		after, err := p.cpu()
+		if err != nil {
+			return err
+		}
+		t.figures[idleCPU] = 100 * (after - before) / pause.Seconds()
+		rss, err := p.rssAnon()
+		t.figures[rssAnonMiB] = rss / mib
+		return err
+	})
+}
+
+func (t *turn) connections() error {
+	return t.with(groupCommit, func(p *process) error {
+		t.settle()
+		before, err := p.rssAnon()
+		if err != nil {
+			return err
+		}
+		n := int(t.scaled(5000))
+		idle, err := load.OpenIdle(p.address, n)
+		if err != nil {
+			return err
+		}
+		defer idle.Close()
+		t.settle()
+		after, err := p.rssAnon()
+		t.figures[bytesPerConn] = (after - before) / float64(n)
+		return err
+	})
+}
+
+// partitions creates ten topics of 1,000 partitions, restarts, and compares the memory with that of an empty broker.
+func (t *turn) partitions() error {
+	const topics, each = 10, 1000
+	var empty float64
+	err := t.with(groupCommit, func(p *process) (err error) {
+		t.settle()
+		if empty, err = p.rssAnon(); err != nil {
+			return err
+		}
+		c, err := load.Dial(p.address, 60*time.Second)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		var took []float64
+		for i := range topics {
+			began := time.Now()
+			if err := c.CreateTopics(each, fmt.Sprintf("bench-%d", i)); err != nil {
+				return err
+			}
+			took = append(took, float64(time.Since(began).Microseconds())/1e3)
+		}
+		s, _ := spread(took)
+		t.figures[create1000Ms] = s.Median
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return t.with(groupCommit, func(p *process) error {
+		t.figures[restartMs] = p.startMs
+		t.settle()
+		full, err := p.rssAnon()
+		if err != nil {
+			return err
+		}
+		t.figures[bytesPerPart] = (full - empty) / (topics * each)
+		leaders, err := load.EnsureTopic([]string{p.address}, fmt.Sprintf("bench-%d", topics-1), 0)
+		if err == nil && len(leaders) != each {
+			err = fmt.Errorf("after the restart a topic has %d partitions, not %d", len(leaders), each)
+		}
+		return err
+	})
+}
