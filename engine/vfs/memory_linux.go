@@ -185,6 +185,7 @@ func (m *memFS) ReadDir(dir string) ([]DirEntry, error) {
 }
 
 func (m *memFS) SyncDir(string) error { return nil }
+func (m *memFS) Unmap(b []byte) error { return unix.Munmap(b) }
 
 // Space reports the machine's memory: that is what these files fill.
 func (m *memFS) Space(string) (Space, error) {

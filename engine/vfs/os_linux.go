@@ -264,6 +264,6 @@ func (f *fdFile) Map(n int) ([]byte, error) {
 	return b, pathErr("mmap", f.name, err)
 }
 
-func (f *fdFile) Unmap(b []byte) error { return pathErr("munmap", f.name, unix.Munmap(b)) }
+func (osFS) Unmap(b []byte) error { return unix.Munmap(b) }
 
 func (f *fdFile) Close() error { return pathErr("close", f.name, unix.Close(f.fd)) }

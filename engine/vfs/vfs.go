@@ -50,6 +50,8 @@ type FS interface {
 	SyncDir(dir string) error
 	Space(dir string) (Space, error)
 	Lock(name string) (Unlocker, error)
+	// Unmap ends a map made by File.Map, given exactly as it was returned.
+	Unmap(b []byte) error
 }
 
 // Unlocker releases what FS.Lock took.
@@ -76,8 +78,8 @@ type File interface {
 	Sync() error
 	// Map maps the first n bytes read-only and shared: later writes are seen. n > 0. Touching a page past the end of a file
 	// that was cut meanwhile is a fault; see runtime/debug.SetPanicOnFault.
+	// The map outlives the File; FS.Unmap ends it.
 	Map(n int) ([]byte, error)
-	Unmap(b []byte) error
 	// FD is the descriptor, for sendfile; it is valid until Close.
 	FD() int
 	Close() error

@@ -49,7 +49,7 @@ func TestFile(t *testing.T) {
 		if string(m[9:16]) != "\x00abcde\x00" {
 			t.Errorf("mapped %q", m[9:16])
 		}
-		must(t, f.Unmap(m))
+		must(t, fsys.Unmap(m))
 		must(t, f.ZeroFill(4096, 100_000))
 		must(t, f.Truncate(15))
 		must(t, f.Sync())

@@ -1,0 +1,371 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"kaas/engine/producer"
+	"kaas/engine/segment"
+)
+
+// The reasons to refuse a batch of an idempotent producer; the number is the Kafka error code.
+var (
+	ErrOutOfOrderSequence   = producer.ErrOutOfOrderSequence // 45
+	ErrInvalidProducerEpoch = producer.ErrInvalidEpoch       // 47
+	ErrInvalidTxnState      = producer.ErrInvalidTxnState    // 48
+)
+
+// Entry is one batch to append and what became of it.
+type Entry struct {
+	Data []byte    // the batch, validated by the caller; base offset and leader epoch are stamped in place
+	Info BatchInfo // of Data; Append sets BaseOffset, LeaderEpoch and Size
+
+	BaseOffset, LastOffset int64 // given now, or for a Duplicate then
+	LogStart               int64
+	Duplicate              bool  // an exact repeat: nothing was written
+	Err                    error // nothing was written; ErrStorage and others may be wrapped
+}
+
+// run is what one pwritev is to write. Its slices are reused.
+type run struct {
+	bufs  [][]byte
+	items []runItem
+	bytes int64
+	start int64   // offset of its first batch
+	all   []Entry // of the call
+}
+
+// runItem remembers what an entry changed before its bytes were written, so that it can be undone.
+type runItem struct {
+	entry   *Entry
+	prev    producer.Entry
+	known   bool
+	tracked bool // it has a producer id
+}
+
+// Append gives each batch its offsets and writes them, all in one pwritev unless a segment ends between them. Results are
+// in the entries; errors are per entry. Without an error the batch is in the log: under PageCache it is readable at once,
+// under GroupCommit a commit is scheduled. It allocates nothing. It blocks for the page cache only, except for the first
+// use of a log that is not loaded.
+func (l *Log) Append(entries []Entry) {
+	l.mu.Lock()
+	err := l.readyLocked()
+	before := l.pub.read()
+	if err == nil {
+		err = l.appendLocked(entries)
+	}
+	if err != nil {
+		for i := range entries {
+			entries[i].Err = err
+		}
+	}
+	after := l.pub.read()
+	l.mu.Unlock()
+	for i := range entries {
+		entries[i].LogStart = after.start
+	}
+	if after.end.offset == before.end.offset {
+		return
+	}
+	if l.e.cfg.Durability == GroupCommit {
+		l.e.group.Schedule(&l.item)
+	} else {
+		l.watch.notify(l)
+	}
+}
+
+// readyLocked loads the log if need be. mu is held.
+func (l *Log) readyLocked() error {
+	if f := l.failed.Load(); f != nil {
+		if f.err == ErrDeleted || f.err == ErrClosed {
+			return f.err
+		}
+		return fmt.Errorf("%w: %w", ErrStorage, f.err)
+	}
+	if l.e.closed.Load() {
+		return ErrClosed
+	}
+	if l.st == nil {
+		return l.loadLocked()
+	}
+	return nil
+}
+
+func (l *Log) appendLocked(entries []Entry) error {
+	cfg := l.cfg.Load()
+	st := l.st
+	now := l.e.cfg.Clock()
+	st.options = segment.Options{IndexInterval: cfg.IndexIntervalBytes, MaxIndex: cfg.SegmentIndexBytes, MaxBytes: l.segmentBytes(cfg), NowMs: now.UnixMilli()}
+	st.run.reset(st.end)
+	st.run.all = entries
+	defer func() { st.run.all = nil }()
+	if err := l.prepare(now); err != nil {
+		return err
+	}
+	for i := range entries {
+		en := &entries[i]
+		en.Duplicate, en.Err = false, nil
+		size := int64(len(en.Data))
+		if size > st.options.MaxBytes {
+			en.Err = ErrTooLarge
+			continue
+		}
+		if !l.admit(en) {
+			continue
+		}
+		if err := l.makeRoom(en, size, cfg, now); err != nil {
+			en.Err = err
+			continue
+		}
+		l.take(en, now.UnixMilli())
+	}
+	// The entries have the error.
+	_ = l.flushRun()
+	return nil
+}
+
+// segmentBytes is the size at which segments end. In memory they are small enough that dropping one frees a little only.
+func (l *Log) segmentBytes(cfg *LogConfig) int64 {
+	if l.e.cfg.Storage == Memory {
+		return min(cfg.SegmentBytes, max(memorySegmentMin, l.e.cfg.MemoryMaxBytes/16))
+	}
+	return cfg.SegmentBytes
+}
+
+// admit judges an entry by its producer: false when it is refused or a duplicate.
+func (l *Log) admit(en *Entry) bool {
+	b := &en.Info
+	if b.ProducerID < 0 {
+		return true
+	}
+	if b.Control {
+		en.Err = l.st.producers.CheckMarker(b.ProducerID, b.ProducerEpoch)
+		return en.Err == nil
+	}
+	dup, base, last, err := l.st.producers.Check(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.Transactional)
+	en.Err = err
+	if dup {
+		en.Duplicate, en.BaseOffset, en.LastOffset = true, base, last
+	}
+	return err == nil && !dup
+}
+
+// makeRoom rolls the segment if the entry does not belong into it: after writing what is collected for it.
+func (l *Log) makeRoom(en *Entry, size int64, cfg *LogConfig, now time.Time) error {
+	st := l.st
+	last := st.end + int64(en.Info.LastOffsetDelta)
+	active := l.active()
+	if active == nil {
+		return l.roll(now)
+	}
+	if !active.ShouldRoll(st.run.bytes+size, last, en.Info.MaxTimestamp, &st.options, cfg.SegmentMs, now) {
+		return nil
+	}
+	if len(st.run.items) > 0 {
+		if err := l.flushRun(); err != nil {
+			return err // the entry was judged after those that failed: it fails with them
+		}
+		last = st.end + int64(en.Info.LastOffsetDelta)
+		if !active.ShouldRoll(size, last, en.Info.MaxTimestamp, &st.options, cfg.SegmentMs, now) {
+			return nil
+		}
+	}
+	return l.roll(now)
+}
+
+// take gives the entry its offsets and adds it to the run.
+func (l *Log) take(en *Entry, now int64) {
+	st, b := l.st, &en.Info
+	b.BaseOffset, b.LeaderEpoch, b.Size = st.end, l.spec.LeaderEpoch, len(en.Data)
+	l.e.cfg.Format.Stamp(en.Data, b.BaseOffset, b.LeaderEpoch)
+	en.BaseOffset, en.LastOffset = b.BaseOffset, b.LastOffset()
+	r := &st.run
+	r.bufs = append(r.bufs, en.Data)
+	r.bytes += int64(len(en.Data))
+	r.items = append(r.items, runItem{entry: en})
+	if b.ProducerID >= 0 {
+		it := &r.items[len(r.items)-1]
+		it.tracked = true
+		it.prev, it.known = st.producers.Get(b.ProducerID)
+		if b.Control {
+			if _, ok := l.e.cfg.Format.ControlType(en.Data); ok {
+				st.producers.Marker(b.ProducerID, b.ProducerEpoch, -1, b.MaxTimestamp, now)
+			}
+		} else {
+			st.producers.Append(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.LastOffset(), b.MaxTimestamp, now, b.Transactional)
+		}
+	}
+	st.end = b.LastOffset() + 1
+}
+
+func (r *run) reset(start int64) {
+	clear(r.bufs)
+	clear(r.items)
+	r.bufs, r.items, r.bytes, r.start = r.bufs[:0], r.items[:0], 0, start
+}
+
+// flushRun writes the run and publishes it, or undoes it.
+func (l *Log) flushRun() error {
+	st := l.st
+	r := &st.run
+	if len(r.items) == 0 {
+		return nil
+	}
+	defer func() { r.reset(st.end) }()
+	active := l.active()
+	err := l.memoryRoom(r.bytes)
+	if err == nil {
+		err = active.Write(r.bufs, r.bytes, &st.options)
+	}
+	if err != nil {
+		return l.undoRun(err)
+	}
+	l.e.memory.Add(r.bytes)
+	for i := range r.items {
+		it := &r.items[i]
+		l.noteTxn(it)
+		active.Note(&it.entry.Info, &st.options)
+	}
+	l.zeroAhead(active)
+	end := place{st.end, active.Base(), active.Size()}
+	l.pub.mu.Lock()
+	m := l.pub.read()
+	m.end = end
+	if l.e.cfg.Durability == PageCache {
+		m.hw = end
+	}
+	l.pub.write(m)
+	l.pub.mu.Unlock()
+	return nil
+}
+
+// undoRun takes back what the run changed. A repeat of an entry whose write failed fails too.
+func (l *Log) undoRun(cause error) error {
+	st := l.st
+	err := fmt.Errorf("%w: %w", ErrStorage, cause)
+	for i := len(st.run.items) - 1; i >= 0; i-- {
+		it := &st.run.items[i]
+		it.entry.Err = err
+		if it.tracked {
+			st.producers.Put(it.entry.Info.ProducerID, it.prev, it.known)
+		}
+	}
+	for i := range st.run.all {
+		if en := &st.run.all[i]; en.Duplicate && en.BaseOffset >= st.run.start {
+			en.Duplicate, en.Err = false, err
+		}
+	}
+	st.end = st.run.start
+	if errors.Is(cause, segment.ErrUndo) {
+		l.e.group.Poison(&l.item, cause)
+	}
+	return err
+}
+
+// noteTxn follows the transaction state of a batch that was written.
+func (l *Log) noteTxn(it *runItem) {
+	b := &it.entry.Info
+	switch {
+	case !it.tracked:
+	case b.Control:
+		commit, ok := l.e.cfg.Format.ControlType(it.entry.Data)
+		if !ok || !it.known || it.prev.TxnFirst < 0 {
+			return
+		}
+		l.pub.finish(b.ProducerID, b.BaseOffset)
+		if !commit {
+			l.active().AddAborted(segment.AbortedTxn{ProducerID: b.ProducerID, FirstOffset: it.prev.TxnFirst, LastOffset: b.BaseOffset, LastStable: l.pub.stableAfter(b.BaseOffset)})
+		}
+	case b.Transactional && (!it.known || it.prev.TxnFirst < 0):
+		l.pub.begin(b.ProducerID, b.BaseOffset)
+	}
+}
+
+// stableAfter is the last stable offset once the marker at offset is in: the first open transaction, or the offset itself.
+func (p *published) stableAfter(marker int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.open {
+		if t.last < 0 {
+			return t.first
+		}
+	}
+	return marker
+}
+
+// active is the segment appended to, nil before the first append.
+func (l *Log) active() *segment.Segment {
+	segs := *l.segs.Load()
+	if len(segs) == 0 {
+		return nil
+	}
+	return segs[len(segs)-1]
+}
+
+// prepare makes the log writable: marked in the journal, with a directory. Both become durable with the first commit.
+func (l *Log) prepare(now time.Time) error {
+	st := l.st
+	if l.e.cfg.Storage == Disk && !st.marked {
+		recovery := st.end
+		if a := l.active(); a != nil {
+			recovery = a.Base()
+		}
+		if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.recovery = true, recovery }); err != nil {
+			return fmt.Errorf("%w: %w", ErrStorage, err)
+		}
+		st.marked = true
+		l.needNames()
+	}
+	if !st.dirMade {
+		if err := l.makeDir(); err != nil {
+			return fmt.Errorf("%w: %w", ErrStorage, err)
+		}
+	}
+	if st.epochs.latest() < l.spec.LeaderEpoch {
+		st.epochs.assign(l.spec.LeaderEpoch, st.end)
+		l.needNames()
+	}
+	return nil
+}
+
+// needNames has directory entries and small files made durable before the next commit publishes.
+func (l *Log) needNames() {
+	if l.names.Swap(true) || l.e.cfg.Durability == GroupCommit || l.e.cfg.Storage == Memory {
+		return
+	}
+	l.e.Go(func() {
+		if err := l.syncNames(); err != nil {
+			l.fail(err)
+		}
+	})
+}
+
+// roll begins a new segment at the end of the log. The old one is sealed in the background.
+func (l *Log) roll(now time.Time) error {
+	st := l.st
+	fresh := l.e.files.New(l.e.cfg.Format, l.dir(), st.end, now)
+	if err := fresh.Create(); err != nil {
+		return fmt.Errorf("%w: %w", ErrStorage, err)
+	}
+	old := *l.segs.Load()
+	segs := append(append(make([]*segment.Segment, 0, len(old)+1), old...), fresh)
+	if len(old) > 0 {
+		var snapshot []byte
+		if st.producers.Len() > 0 {
+			snapshot = st.producers.Snapshot()
+		}
+		l.syncMu.Lock()
+		l.rolled = append(l.rolled, old[len(old)-1])
+		l.seals = append(l.seals, seal{old[len(old)-1], st.end, snapshot})
+		start := !l.sealing
+		l.sealing = true
+		l.syncMu.Unlock()
+		if start {
+			l.e.Go(l.sealRolled)
+		}
+	}
+	l.segs.Store(&segs)
+	l.needNames()
+	return nil
+}

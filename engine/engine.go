@@ -1,0 +1,346 @@
+// Package engine stores logs: a Log is one partition, an Engine is a data directory of them.
+//
+// It moves bytes, not records: of a batch it knows the header facts (BatchInfo) and what the Format it was given can tell.
+// It is not a broker: no protocol, no topics, no configuration keys, no catalog; which logs exist is said by the caller.
+// FORMAT.md states what is on disk and what recovery does.
+//
+// Invariants: offsets are given once, in order, under the log's mutex, in the same order as the bytes on disk. Log start
+// never goes back; log start <= last stable offset <= high watermark <= log end. Under GroupCommit the high watermark is the
+// durable end. After a failed sync nothing more is acknowledged from that log. What lists or watches logs never waits for a
+// write.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kaas/engine/commit"
+	"kaas/engine/segment"
+	"kaas/engine/vfs"
+)
+
+// BatchInfo and Format are the engine's view of a record batch.
+type (
+	BatchInfo = segment.BatchInfo
+	Format    = segment.Format
+)
+
+// The errors of this package; the number is the Kafka error code that the server answers with.
+var (
+	ErrLocked           = errors.New("engine: data directory is in use by another process")
+	ErrClosed           = errors.New("engine: closed")
+	ErrDeleted          = errors.New("engine: log was deleted")             // 3
+	ErrOffsetOutOfRange = errors.New("engine: offset out of range")         // 1
+	ErrStorage          = errors.New("engine: storage error")               // 56
+	ErrTooLarge         = errors.New("engine: batch larger than a segment") // 18
+	ErrShort            = segment.ErrShort                                  // for Formats
+)
+
+// Storage says where logs live.
+type Storage int
+
+const (
+	Disk   Storage = iota
+	Memory         // in memfd files: gone with the process
+)
+
+// MemoryFull says what a full memory storage does with an append.
+type MemoryFull int
+
+const (
+	DropOldest MemoryFull = iota // the log's oldest segment goes
+	Refuse                       // ErrStorage
+)
+
+// Durability says what the high watermark follows.
+type Durability int
+
+const (
+	GroupCommit Durability = iota // the synced end
+	PageCache                     // the written end
+)
+
+// Config are the settings of an engine. Zero values of numbers mean the defaults named.
+type Config struct {
+	Dir             string
+	Storage         Storage
+	MemoryMaxBytes  int64 // of all logs together; 1 GiB
+	MemoryFull      MemoryFull
+	Durability      Durability
+	MaxOpenFiles    int           // log files held open when nobody reads them; 4096
+	CommitThreads   int           // syncs at the same time; 16
+	RecoveryThreads int           // logs recovered at the same time; 2
+	Workers         int           // of Go; 8
+	Maintenance     time.Duration // between passes over retention and producer expiry; 30 s
+	ProducerExpiry  time.Duration // producer.id.expiration.ms; 24 h
+	Format          Format
+	FS              vfs.FS           // nil: vfs.OS, or vfs.Memory for Memory
+	Clock           func() time.Time // nil: time.Now
+	Logger          *slog.Logger     // nil: slog.Default
+	// OnCommit, if set, is told about each round of the group commit: logs synced, waiters released, time taken.
+	OnCommit func(logs, released int, took time.Duration)
+	// OnFailure, if set, is told once when a log goes offline.
+	OnFailure func(l *Log, err error)
+}
+
+func (c *Config) setDefaults() {
+	set := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	set(&c.MaxOpenFiles, 4096)
+	set(&c.CommitThreads, 16)
+	set(&c.RecoveryThreads, 2)
+	set(&c.Workers, 8)
+	if c.MemoryMaxBytes == 0 {
+		c.MemoryMaxBytes = 1 << 30
+	}
+	if c.Maintenance == 0 {
+		c.Maintenance = 30 * time.Second
+	}
+	if c.ProducerExpiry == 0 {
+		c.ProducerExpiry = 24 * time.Hour
+	}
+	if c.FS == nil {
+		if c.FS = vfs.OS; c.Storage == Memory {
+			c.FS = vfs.Memory()
+		}
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Storage == Memory {
+		c.Durability = PageCache
+		c.Dir = "/"
+	}
+}
+
+// maxMaps leaves most of the default vm.max_map_count (65,530) to the rest of the process.
+const maxMaps = 16384
+
+// Engine is a data directory. Its methods may be called from any goroutine.
+type Engine struct {
+	cfg     Config
+	files   *segment.Files
+	journal *journal
+	lock    vfs.Unlocker
+	group   *commit.Group[*Log]
+	work    pool
+	reaper  pool // one worker: removes files in the background
+	closed  atomic.Bool
+	memory  atomic.Int64 // bytes held by a Memory storage
+	stop    chan struct{}
+	stopped chan struct{} // maintenance has ended
+
+	mu   sync.Mutex // guards logs
+	logs map[*Log]struct{}
+}
+
+// Open takes the lock of the data directory (ErrLocked) and reads the set of logs that may be dirty. It scans no directory.
+func Open(cfg Config) (*Engine, error) {
+	if cfg.Format == nil {
+		panic("BUG: engine without a Format")
+	}
+	cfg.setDefaults()
+	e := &Engine{cfg: cfg, logs: map[*Log]struct{}{}, stop: make(chan struct{}), stopped: make(chan struct{})}
+	if err := cfg.FS.MkdirAll(cfg.Dir); err != nil {
+		return nil, err
+	}
+	lock, err := cfg.FS.Lock(cfg.Dir + "/.lock")
+	if errors.Is(err, vfs.ErrLocked) {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, cfg.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.journal, err = openJournal(cfg.FS, cfg.Dir); err != nil {
+		lock.Unlock()
+		return nil, err
+	}
+	e.lock = lock
+	e.files = segment.NewFiles(cfg.FS, cfg.MaxOpenFiles, maxMaps, cfg.Storage == Memory)
+	e.work.max, e.reaper.max = cfg.Workers, 1
+	e.group = commit.New(commit.Config[*Log]{
+		Sync:    (*Log).sync,
+		Publish: (*Log).publishDurable,
+		Threads: cfg.CommitThreads,
+		OnRound: cfg.OnCommit,
+	})
+	go e.maintain()
+	return e, nil
+}
+
+// Durability is the one in force: Memory storage has only PageCache.
+func (e *Engine) Durability() Durability { return e.cfg.Durability }
+
+// Go runs f on the bounded pool for what may block. f waits its turn; Go does not.
+func (e *Engine) Go(f func()) { e.work.run(f) }
+
+// Close makes every log durable and clean, so that the next start scans nothing, and gives up the lock. Appends that run
+// beside it fail with ErrClosed.
+func (e *Engine) Close() error {
+	if e.closed.Swap(true) {
+		return ErrClosed
+	}
+	close(e.stop)
+	<-e.stopped
+	e.work.wait()
+	e.mu.Lock()
+	logs := make([]*Log, 0, len(e.logs))
+	for l := range e.logs {
+		logs = append(logs, l)
+	}
+	e.mu.Unlock()
+	var errs []error
+	var mu sync.Mutex
+	each(logs, e.cfg.CommitThreads, func(l *Log) {
+		if err := l.close(); err != nil {
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+		}
+	})
+	e.group.Close()
+	e.work.wait()
+	e.reaper.wait()
+	errs = append(errs, e.journal.close(), e.lock.Unlock())
+	return errors.Join(errs...)
+}
+
+// each calls f for every log, n at a time.
+func each(logs []*Log, n int, f func(*Log)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, len(logs)) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(logs)); i = next.Add(1) - 1 {
+				f(logs[i])
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Recover loads those of logs that may be dirty: scans what their recovery point does not cover, cuts torn tails, syncs what
+// is kept. It runs before clients are let in; the other logs are loaded when first used. progress is told bytes scanned and
+// to scan, from several goroutines. A log that cannot be recovered is offline; that is not an error of Recover.
+func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, total int64)) error {
+	var dirty []*Log
+	var total, done atomic.Int64
+	for _, l := range logs {
+		if e.journal.dirty(l.name()) {
+			dirty = append(dirty, l)
+			total.Add(l.unscanned())
+		}
+	}
+	each(dirty, e.cfg.RecoveryThreads, func(l *Log) {
+		if ctx.Err() != nil {
+			return
+		}
+		size := l.unscanned()
+		if err := l.Load(); err != nil {
+			e.cfg.Logger.Error("log could not be recovered", "log", l.name(), "error", err)
+		} else if err := l.checkpoint(); err != nil {
+			l.fail(err)
+		}
+		if n := done.Add(size); progress != nil {
+			progress(n, total.Load())
+		}
+	})
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return e.journal.compact()
+}
+
+// Remove ends a log whose topic was deleted: its readers and writers get ErrDeleted, its directory is renamed at once and
+// its files go in the background. A log of the same name may be opened right after it.
+func (e *Engine) Remove(l *Log) {
+	e.mu.Lock()
+	delete(e.logs, l)
+	e.mu.Unlock()
+	l.remove()
+}
+
+// deleteSuffix ends the names of directories that are being removed.
+const deleteSuffix = "-delete"
+
+// RemoveStray is called at start: directories of partitions that known does not know, and what was left of removals, are
+// removed in the background. Only names that a partition can have are touched.
+func (e *Engine) RemoveStray(known func(dir string) bool) {
+	entries, err := e.cfg.FS.ReadDir(e.cfg.Dir)
+	if err != nil {
+		e.cfg.Logger.Warn("data directory could not be listed", "error", err)
+		return
+	}
+	for _, d := range entries {
+		if !d.Dir || strings.HasPrefix(d.Name, "__kaas") || known(d.Name) {
+			continue
+		}
+		dir := e.cfg.Dir + "/" + d.Name
+		switch {
+		case strings.HasSuffix(d.Name, deleteSuffix):
+			e.reap(dir)
+		case isPartitionDir(d.Name):
+			e.cfg.Logger.Info("removing a directory that no topic owns", "dir", d.Name)
+			e.setAside(dir)
+			e.journal.forget(d.Name)
+		}
+	}
+}
+
+// setAside renames a directory so that its name is free at once, and removes it in the background.
+func (e *Engine) setAside(dir string) {
+	to := dir + "." + randomHex() + deleteSuffix
+	err := e.cfg.FS.Rename(dir, to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		e.cfg.Logger.Error("directory could not be set aside for removal", "dir", dir, "error", err)
+		return
+	}
+	e.reap(to)
+}
+
+// reap removes a directory and the files in it.
+func (e *Engine) reap(dir string) {
+	e.reaper.run(func() {
+		entries, err := e.cfg.FS.ReadDir(dir)
+		for _, f := range entries {
+			if err == nil {
+				err = e.cfg.FS.Remove(dir + "/" + f.Name)
+			}
+		}
+		if err == nil {
+			err = e.cfg.FS.Remove(dir)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			e.cfg.Logger.Warn("directory could not be removed", "dir", dir, "error", err)
+		}
+	})
+}
+
+func isPartitionDir(name string) bool {
+	i := strings.LastIndexByte(name, '-')
+	if i <= 0 || i == len(name)-1 {
+		return false
+	}
+	for _, c := range name[i+1:] {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"sync"
+
+	"kaas/engine/vfs"
+)
+
+const (
+	epochsName   = "leader-epoch-checkpoint"
+	metadataName = "partition.metadata"
+	smallFileMax = 16 << 20
+)
+
+// epochs are the leader epochs of a log and where each began. It has a lock of its own because the committer writes the
+// file while appends go on.
+type epochs struct {
+	mu    sync.Mutex // guards all
+	list  []epochStart
+	dirty bool // the file lacks something
+}
+
+type epochStart struct {
+	epoch int32
+	start int64
+}
+
+// latest is the newest epoch, -1 if there is none.
+func (x *epochs) latest() int32 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.list) == 0 {
+		return -1
+	}
+	return x.list[len(x.list)-1].epoch
+}
+
+// assign says that epoch begins at offset. Epochs without a batch in them go (Kafka's LeaderEpochFileCache.assign).
+func (x *epochs) assign(epoch int32, offset int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if n := len(x.list); n > 0 && x.list[n-1].epoch >= epoch {
+		return
+	}
+	for n := len(x.list); n > 0 && x.list[n-1].start >= offset; n-- {
+		x.list = x.list[:n-1]
+	}
+	x.list = append(x.list, epochStart{epoch, offset})
+	x.dirty = true
+}
+
+// cutEnd drops epochs that begin at or after end.
+func (x *epochs) cutEnd(end int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for n := len(x.list); n > 0 && x.list[n-1].start >= end; n-- {
+		x.list = x.list[:n-1]
+		x.dirty = true
+	}
+}
+
+// cutStart forgets epochs that end before the log starts; the one that covers start begins there.
+func (x *epochs) cutStart(start int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for len(x.list) > 1 && x.list[1].start <= start {
+		x.list = x.list[1:]
+		x.dirty = true
+	}
+	if len(x.list) > 0 && x.list[0].start < start {
+		x.list = append([]epochStart{{x.list[0].epoch, start}}, x.list[1:]...)
+		x.dirty = true
+	}
+}
+
+// endOf answers OffsetForLeaderEpoch as Apache does: the greatest known epoch not above the one asked for, and where it
+// ends; (-1, -1) for an epoch above all, or none.
+func (x *epochs) endOf(epoch int32, logEnd int64) (int32, int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := len(x.list)
+	if n == 0 || epoch < 0 || epoch > x.list[n-1].epoch {
+		return -1, -1
+	}
+	if epoch == x.list[n-1].epoch {
+		return epoch, logEnd
+	}
+	for i := n - 2; i >= 0; i-- {
+		if x.list[i].epoch <= epoch {
+			return x.list[i].epoch, x.list[i+1].start
+		}
+	}
+	return epoch, x.list[0].start
+}
+
+// at is the epoch that covers offset, -1 if none does.
+func (x *epochs) at(offset int64) int32 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := len(x.list) - 1; i >= 0; i-- {
+		if x.list[i].start <= offset {
+			return x.list[i].epoch
+		}
+	}
+	return -1
+}
+
+// save writes Kafka's checkpoint format: version 0, count, then "epoch offset" lines; durable when it returns.
+func (x *epochs) save(f vfs.FS, dir string) error {
+	x.mu.Lock()
+	if !x.dirty {
+		x.mu.Unlock()
+		return nil
+	}
+	x.dirty = false
+	b := fmt.Appendf(nil, "0\n%d\n", len(x.list))
+	for _, e := range x.list {
+		b = fmt.Appendf(b, "%d %d\n", e.epoch, e.start)
+	}
+	x.mu.Unlock()
+	err := vfs.WriteFile(f, dir, epochsName, b)
+	if err != nil {
+		x.mu.Lock()
+		x.dirty = true
+		x.mu.Unlock()
+	}
+	return err
+}
+
+// load reads the file. Anything that does not parse, or goes back, counts as missing: recovery builds epochs from batches.
+func (x *epochs) load(f vfs.FS, dir string) error {
+	b, err := vfs.ReadFile(f, dir+"/"+epochsName, smallFileMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var list []epochStart
+	var version, count int
+	r := bytes.NewReader(b)
+	if n, _ := fmt.Fscan(r, &version, &count); n != 2 || version != 0 || count < 0 || count > len(b) {
+		return nil
+	}
+	last := epochStart{-1, math.MinInt64}
+	for range count {
+		var e epochStart
+		if n, _ := fmt.Fscan(r, &e.epoch, &e.start); n != 2 || e.epoch <= last.epoch || e.start < last.start {
+			break
+		}
+		list = append(list, e)
+		last = e
+	}
+	x.mu.Lock()
+	x.list, x.dirty = list, len(list) != count
+	x.mu.Unlock()
+	return nil
+}

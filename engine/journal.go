@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"sort"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"kaas/engine/vfs"
+)
+
+// journal is the file kaas.journal of a data directory: which logs may be dirty and from where to recover them, and log
+// starts inside a segment. A start reads it and knows which logs it need not look at.
+//
+// It is a text file of lines, each with a CRC; a later line replaces an earlier one of the same log; FORMAT.md has the
+// grammar. It is written in place at its end and rewritten whole when most of it is outdated.
+type journal struct {
+	fs  vfs.FS
+	dir string
+
+	mu      sync.Mutex // guards what follows; held over appends to the page cache
+	file    vfs.File
+	size    int64
+	entries map[string]journalEntry
+	lines   int // in the file
+
+	unsynced atomic.Bool
+	syncMu   sync.Mutex // one sync at a time; taken before mu
+}
+
+type journalEntry struct {
+	dirty    bool
+	recovery int64 // offset from which a dirty log is scanned
+	start    int64 // log start, 0: that of the first segment
+}
+
+const (
+	journalName     = "kaas.journal"
+	journalMax      = 1 << 30
+	journalSlack    = 4096 // outdated lines before it is rewritten
+	journalMinLines = 64
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func openJournal(f vfs.FS, dir string) (*journal, error) {
+	j := &journal{fs: f, dir: dir, entries: map[string]journalEntry{}}
+	b, err := vfs.ReadFile(f, dir+"/"+journalName, journalMax)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, []byte{'\n'})
+		j.apply(line)
+	}
+	if err := j.rewrite(); err != nil {
+		return nil, err
+	}
+	return j, nil
+}
+
+// apply takes one line; one that does not verify was never synced and is passed over.
+func (j *journal) apply(line []byte) {
+	if len(line) < 10 || line[8] != ' ' {
+		return
+	}
+	crc, err := strconv.ParseUint(string(line[:8]), 16, 32)
+	if err != nil || uint32(crc) != crc32.Checksum(line[9:], castagnoli) {
+		return
+	}
+	f := bytes.Split(line[9:], []byte{' '})
+	if len(f) != 4 {
+		return
+	}
+	recovery, err1 := strconv.ParseInt(string(f[2]), 10, 64)
+	start, err2 := strconv.ParseInt(string(f[3]), 10, 64)
+	if err1 != nil || err2 != nil {
+		return
+	}
+	j.lines++
+	j.set(string(f[1]), journalEntry{dirty: string(f[0]) == "dirty", recovery: recovery, start: start})
+}
+
+func (j *journal) set(name string, e journalEntry) {
+	if e == (journalEntry{}) {
+		delete(j.entries, name)
+	} else {
+		j.entries[name] = e
+	}
+}
+
+func appendLine(b []byte, name string, e journalEntry) []byte {
+	state := "clean"
+	if e.dirty {
+		state = "dirty"
+	}
+	body := fmt.Sprintf("%s %s %d %d", state, name, e.recovery, e.start)
+	return fmt.Appendf(b, "%08x %s\n", crc32.Checksum([]byte(body), castagnoli), body)
+}
+
+// rewrite replaces the file by one with the present entries only.
+func (j *journal) rewrite() error {
+	names := make([]string, 0, len(j.entries))
+	for n := range j.entries {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	var b []byte
+	for _, n := range names {
+		b = appendLine(b, n, j.entries[n])
+	}
+	if err := vfs.WriteFile(j.fs, j.dir, journalName, b); err != nil {
+		return err
+	}
+	file, err := j.fs.Open(j.dir+"/"+journalName, vfs.ReadWrite)
+	if err != nil {
+		return err
+	}
+	if j.file != nil {
+		j.file.Close()
+	}
+	j.file, j.size, j.lines = file, int64(len(b)), len(names)
+	return nil
+}
+
+func (j *journal) get(name string) journalEntry {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.entries[name]
+}
+
+func (j *journal) dirty(name string) bool { return j.get(name).dirty }
+
+// update changes the entry of a log and writes its line. The line survives the process at once, a power cut after sync.
+func (j *journal) update(name string, change func(e *journalEntry)) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil {
+		return ErrClosed
+	}
+	old := j.entries[name]
+	e := old
+	change(&e)
+	if e == old {
+		return nil
+	}
+	line := appendLine(nil, name, e)
+	j.unsynced.Store(true)
+	if _, err := j.file.WriteAt(line, j.size); err != nil {
+		return err
+	}
+	j.size += int64(len(line))
+	j.lines++
+	j.set(name, e)
+	return nil
+}
+
+// forget drops the entry of a log that is gone.
+func (j *journal) forget(name string) {
+	// A line that could not be written leaves an entry of a log that is gone, which a new log of that name forgets again.
+	_ = j.update(name, func(e *journalEntry) { *e = journalEntry{} })
+}
+
+// sync makes all lines durable.
+func (j *journal) sync() error {
+	if !j.unsynced.Load() {
+		return nil
+	}
+	j.syncMu.Lock()
+	defer j.syncMu.Unlock()
+	if !j.unsynced.Swap(false) {
+		return nil
+	}
+	j.mu.Lock()
+	file := j.file
+	j.mu.Unlock()
+	if file == nil {
+		return ErrClosed
+	}
+	if err := file.Sync(); err != nil {
+		// What a failed sync leaves behind is unknown: the entries go into a new file instead.
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		if rerr := j.rewrite(); rerr != nil {
+			j.unsynced.Store(true)
+			return errors.Join(err, rerr)
+		}
+	}
+	return nil
+}
+
+// compact rewrites the file when it is mostly outdated.
+func (j *journal) compact() error {
+	j.syncMu.Lock()
+	defer j.syncMu.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil || j.lines < max(journalMinLines, len(j.entries)+journalSlack) {
+		return nil
+	}
+	if err := j.rewrite(); err != nil {
+		return err
+	}
+	j.unsynced.Store(false)
+	return nil
+}
+
+func (j *journal) close() error {
+	j.syncMu.Lock()
+	defer j.syncMu.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil {
+		return nil
+	}
+	err := j.rewrite()
+	j.file.Close()
+	j.file = nil
+	return err
+}

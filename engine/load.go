@@ -1,0 +1,344 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"kaas/engine/producer"
+	"kaas/engine/segment"
+	"kaas/engine/vfs"
+)
+
+// Load finds out what the log has: for a clean log by its newest files, for one that may be dirty by a verified scan from
+// its recovery point. It may block. A log that cannot be loaded is offline.
+func (l *Log) Load() error {
+	if l.loaded.Load() {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.st != nil {
+		return nil
+	}
+	return l.loadLocked()
+}
+
+func (l *Log) loadLocked() error {
+	if f := l.failed.Load(); f != nil {
+		return f.err
+	}
+	if l.e.closed.Load() {
+		return ErrClosed
+	}
+	ld := &loader{l: l, st: &state{snapshot: -1}, fs: l.e.cfg.FS, dir: l.dir()}
+	if err := ld.load(); err != nil {
+		err = fmt.Errorf("%w: %w", ErrStorage, err)
+		l.fail(err)
+		return err
+	}
+	l.st = ld.st
+	l.segs.Store(&ld.segs)
+	l.item.Init(l, ld.st.end)
+	l.pub.mu.Lock()
+	m := mark{start: ld.start, end: place{offset: ld.st.end}}
+	if a := l.active(); a != nil {
+		m.end.seg, m.end.pos = a.Base(), a.Size()
+	}
+	m.hw = m.end
+	l.pub.write(m)
+	l.pub.mu.Unlock()
+	l.loaded.Store(true)
+	return nil
+}
+
+// loader is one load.
+type loader struct {
+	l     *Log
+	st    *state
+	fs    vfs.FS
+	dir   string
+	segs  []*segment.Segment
+	start int64
+
+	bases, snapshots []int64
+	scannedFrom      int64 // offset from which segments were scanned, -1: none was
+	damage           error // what a cut tail looked like
+}
+
+func (ld *loader) load() error {
+	l := ld.l
+	j := l.e.journal.get(l.name())
+	ld.start = j.start
+	ld.scannedFrom = -1
+	entries, err := ld.fs.ReadDir(ld.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		ld.st.end = ld.start
+		ld.st.epochs.assign(l.spec.LeaderEpoch, ld.st.end)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if other, err := ld.foreign(); err != nil {
+		return err
+	} else if other {
+		l.e.cfg.Logger.Warn("directory belongs to another topic id, setting it aside", "log", l.name())
+		l.e.setAside(ld.dir)
+		l.e.journal.forget(l.name())
+		ld.start = 0
+		ld.st.epochs.assign(l.spec.LeaderEpoch, 0)
+		return nil
+	}
+	ld.st.dirMade = true
+	ld.st.marked = j.dirty
+	if err := ld.sortFiles(entries); err != nil {
+		return err
+	}
+	recovery := int64(1<<63 - 1)
+	if j.dirty {
+		recovery = j.recovery
+	}
+	if err := ld.openSegments(recovery); err != nil {
+		return err
+	}
+	if len(ld.segs) > 0 {
+		ld.start = max(ld.start, ld.segs[0].Base())
+		ld.st.end = ld.segs[len(ld.segs)-1].Next()
+	}
+	if ld.st.end < ld.start {
+		// The log start is durable before the batches that it covers need be: nothing of what is left counts.
+		if err := ld.dropAll(); err != nil {
+			return err
+		}
+	}
+	if ld.damage != nil {
+		l.e.cfg.Logger.Warn("cut a torn tail", "log", l.name(), "end", ld.st.end, "error", ld.damage)
+	}
+	return ld.rebuild()
+}
+
+// foreign reports whether partition.metadata names another topic. One that cannot be read is written again.
+func (ld *loader) foreign() (bool, error) {
+	b, err := vfs.ReadFile(ld.fs, ld.dir+"/"+metadataName, smallFileMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(b)) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "topic_id: "); ok && len(id) == 22 {
+			return id != topicID(ld.l.spec.TopicID) && ld.l.spec.TopicID != [16]byte{}, nil
+		}
+	}
+	return false, nil
+}
+
+// sortFiles collects segments and snapshots, and removes what a crash left: temporary files, indexes without a log.
+func (ld *loader) sortFiles(entries []vfs.DirEntry) error {
+	logs := map[int64]bool{}
+	for _, d := range entries {
+		if base, suffix, ok := segment.ParseName(d.Name); ok && suffix == segment.LogSuffix {
+			logs[base] = true
+			ld.bases = append(ld.bases, base)
+		}
+	}
+	for _, d := range entries {
+		base, suffix, ok := segment.ParseName(d.Name)
+		switch {
+		case ok && suffix == segment.SnapshotSuffix:
+			ld.snapshots = append(ld.snapshots, base)
+		case ok && suffix != segment.LogSuffix && !logs[base], strings.HasSuffix(d.Name, ".tmp"), strings.HasSuffix(d.Name, ".deleted"):
+			if err := ld.fs.Remove(ld.dir + "/" + d.Name); err != nil {
+				return err
+			}
+		}
+	}
+	sortInt64(ld.bases)
+	sortInt64(ld.snapshots)
+	return nil
+}
+
+func (ld *loader) openSegments(recovery int64) error {
+	l := ld.l
+	cfg := l.cfg.Load()
+	scan := segment.ScanOptions{Verify: true, Index: true, Interval: cfg.IndexIntervalBytes}
+	for i, base := range ld.bases {
+		s := l.e.files.New(l.e.cfg.Format, ld.dir, base, l.e.cfg.Clock())
+		lastOne := i == len(ld.bases)-1
+		switch {
+		case !lastOne && ld.bases[i+1] <= recovery:
+			if err := s.Open(ld.bases[i+1]); err != nil {
+				return err
+			}
+			if ld.bases[i+1] > ld.start { // otherwise it is behind the log start and retention takes it
+				ld.segs = append(ld.segs, s)
+			} else if err := s.Remove(); err != nil {
+				return err
+			}
+			continue
+		case recovery == 1<<63-1:
+			res, err := s.OpenTail(cfg.IndexIntervalBytes)
+			if err != nil {
+				return err
+			}
+			if res.File == res.End {
+				ld.segs = append(ld.segs, s)
+				continue
+			}
+			// Not what a clean close leaves: the line that says dirty was lost with the power.
+		}
+		if ld.scannedFrom < 0 {
+			ld.scannedFrom = base
+		}
+		res, err := s.Scan(scan)
+		if err != nil {
+			return err
+		}
+		if err := ld.keep(s, res); err != nil {
+			return err
+		}
+		if res.Torn || !lastOne && res.Next > ld.bases[i+1] {
+			return ld.cutAfter(i, res)
+		}
+	}
+	return nil
+}
+
+// keep makes what a scan found durable, before anybody can read it.
+func (ld *loader) keep(s *segment.Segment, res segment.ScanResult) error {
+	ld.segs = append(ld.segs, s)
+	if res.Torn {
+		ld.damage = res.Damage
+	}
+	return s.Recovered()
+}
+
+// cutAfter removes all segments after a damaged one: offsets must not have holes that were never compacted.
+func (ld *loader) cutAfter(i int, res segment.ScanResult) error {
+	if ld.damage == nil {
+		ld.damage = fmt.Errorf("segment %d reaches into the next", ld.bases[i])
+	}
+	for _, base := range ld.bases[i+1:] {
+		s := ld.l.e.files.New(ld.l.e.cfg.Format, ld.dir, base, ld.l.e.cfg.Clock())
+		if err := s.Remove(); err != nil {
+			return err
+		}
+	}
+	if len(ld.bases) > i+1 {
+		return ld.fs.SyncDir(ld.dir)
+	}
+	return nil
+}
+
+func (ld *loader) dropAll() error {
+	for _, s := range ld.segs {
+		if err := s.Remove(); err != nil {
+			return err
+		}
+	}
+	ld.segs, ld.st.end = nil, ld.start
+	return ld.fs.SyncDir(ld.dir)
+}
+
+// rebuild brings producers, transactions and epochs to what the log says.
+func (ld *loader) rebuild() error {
+	st, l := ld.st, ld.l
+	if err := st.epochs.load(ld.fs, ld.dir); err != nil {
+		return err
+	}
+	st.epochs.cutEnd(st.end)
+	from, err := ld.loadSnapshot()
+	if err != nil {
+		return err
+	}
+	now := l.e.cfg.Clock().UnixMilli()
+	st.producers.Open(func(id, first int64) { l.pub.begin(id, first) })
+	for _, s := range ld.segs {
+		if s.Next() <= from {
+			continue
+		}
+		rebuilt := ld.scannedFrom >= 0 && s.Base() >= ld.scannedFrom
+		err := s.Walk(from, func(info *BatchInfo, batch func() ([]byte, error)) error {
+			return ld.replay(s, info, batch, rebuilt, now)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	st.epochs.cutStart(ld.start)
+	st.epochs.assign(l.spec.LeaderEpoch, st.end)
+	return nil
+}
+
+// loadSnapshot takes the newest snapshot that is usable and not after what was scanned, and removes those after the end.
+func (ld *loader) loadSnapshot() (from int64, err error) {
+	limit := ld.st.end
+	if ld.scannedFrom >= 0 {
+		limit = min(limit, ld.scannedFrom)
+	}
+	now := ld.l.e.cfg.Clock().UnixMilli()
+	for i := len(ld.snapshots) - 1; i >= 0; i-- {
+		at := ld.snapshots[i]
+		name := ld.dir + "/" + segment.FileName(at, segment.SnapshotSuffix)
+		if at > ld.st.end {
+			if err := ld.fs.Remove(name); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		if at > limit {
+			continue
+		}
+		b, err := vfs.ReadFile(ld.fs, name, 1<<30)
+		if err != nil {
+			return 0, err
+		}
+		if err = ld.st.producers.Load(b, now); err == nil {
+			ld.st.snapshot = at
+			return at, nil
+		}
+		ld.l.e.cfg.Logger.Warn("producer snapshot is not usable, rebuilding from the log", "log", ld.l.name(), "snapshot", at, "error", err)
+		if !errors.Is(err, producer.ErrSnapshot) {
+			return 0, err
+		}
+		if err := ld.fs.Remove(name); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// replay takes a stored batch into account.
+func (ld *loader) replay(s *segment.Segment, b *BatchInfo, batch func() ([]byte, error), rebuilt bool, now int64) error {
+	st, pub := ld.st, &ld.l.pub
+	st.epochs.assign(b.LeaderEpoch, b.BaseOffset)
+	if b.ProducerID < 0 {
+		return nil
+	}
+	if !b.Control {
+		if st.producers.Append(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.LastOffset(), b.MaxTimestamp, now, b.Transactional) {
+			pub.begin(b.ProducerID, b.BaseOffset)
+		}
+		return nil
+	}
+	data, err := batch()
+	if err != nil {
+		return err
+	}
+	commit, ok := ld.l.e.cfg.Format.ControlType(data)
+	if !ok {
+		return nil
+	}
+	first := st.producers.Marker(b.ProducerID, b.ProducerEpoch, -1, b.MaxTimestamp, now)
+	if first < 0 {
+		return nil
+	}
+	pub.finish(b.ProducerID, b.BaseOffset)
+	if rebuilt && !commit {
+		s.AddAborted(segment.AbortedTxn{ProducerID: b.ProducerID, FirstOffset: first, LastOffset: b.BaseOffset, LastStable: pub.stableAfter(b.BaseOffset)})
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"kaas/engine/commit"
+	"kaas/engine/producer"
+	"kaas/engine/segment"
+)
+
+// LogConfig are the settings of one log. A value is immutable: SetConfig swaps in another.
+type LogConfig struct {
+	SegmentBytes       int64 // segment.bytes
+	SegmentMs          int64 // segment.ms
+	SegmentIndexBytes  int   // segment.index.bytes
+	IndexIntervalBytes int   // index.interval.bytes
+	RetentionMs        int64 // retention.ms, -1: for ever
+	RetentionBytes     int64 // retention.bytes, -1: without bound
+	Delete             bool  // cleanup.policy has delete
+	Compact            bool  // cleanup.policy has compact
+}
+
+// DefaultLogConfig has Kafka's defaults.
+var DefaultLogConfig = LogConfig{
+	SegmentBytes:       1 << 30,
+	SegmentMs:          7 * 24 * 3600 * 1000,
+	SegmentIndexBytes:  10 << 20,
+	IndexIntervalBytes: 4096,
+	RetentionMs:        7 * 24 * 3600 * 1000,
+	RetentionBytes:     -1,
+	Delete:             true,
+}
+
+// LogSpec says which log is meant.
+type LogSpec struct {
+	Topic       string
+	Partition   int32
+	TopicID     [16]byte
+	LeaderEpoch int32 // stamped into batches from now on
+	Config      *LogConfig
+	New         bool // the topic was just created: whatever the disk has under this name is not this log's
+}
+
+// Offsets are the public offsets of a log; ends are exclusive.
+type Offsets struct {
+	LogStart, HighWatermark, LastStable, LogEnd int64
+	LeaderEpoch                                 int32
+}
+
+// Log is one partition. Until it is loaded it costs no descriptor, no map, and less than a KiB.
+type Log struct {
+	e     *Engine
+	spec  LogSpec
+	cfg   atomic.Pointer[LogConfig]
+	pub   published
+	segs  atomic.Pointer[[]*segment.Segment] // in order, never changed in place; nil until loaded
+	item  commit.Item[*Log]
+	watch watchList
+
+	loaded atomic.Bool
+	failed atomic.Pointer[failure]
+	names  atomic.Bool // directory entries, metadata or epochs are not yet durable
+
+	mu sync.Mutex // guards st; held over appends to the page cache, and by nothing that only looks
+	st *state
+
+	// pathMu is held by background work that uses names in the directory, and by its renaming. Taken after mu, before syncMu.
+	pathMu sync.Mutex
+
+	syncMu  sync.Mutex         // guards what follows; held for moments
+	rolled  []*segment.Segment // left by a roll with unsynced writes
+	syncing mark               // what the sync that runs covers; the committer's
+	seals   []seal             // rolled segments to be sealed, in order
+	sealing bool
+}
+
+type failure struct{ err error }
+
+// state is what a loaded log has besides.
+type state struct {
+	end       int64 // offset of the next batch; ahead of the published one during an append
+	producers producer.State
+	epochs    epochs
+	marked    bool // the journal says dirty
+	dirMade   bool
+	run       run
+	options   segment.Options
+	zeros     zeroPace
+	snapshot  int64 // offset of the newest snapshot file, -1
+}
+
+// OpenLog makes a log known. It does no I/O.
+func (e *Engine) OpenLog(spec LogSpec) *Log {
+	l := &Log{e: e, spec: spec}
+	if spec.Config == nil {
+		spec.Config = &DefaultLogConfig
+	}
+	l.cfg.Store(spec.Config)
+	l.spec.Config = nil
+	l.item.Init(l, 0)
+	e.mu.Lock()
+	e.logs[l] = struct{}{}
+	e.mu.Unlock()
+	if spec.New {
+		e.journal.forget(l.name())
+		l.st = &state{snapshot: -1}
+		l.st.epochs.assign(spec.LeaderEpoch, 0)
+		l.segs.Store(&[]*segment.Segment{})
+		l.loaded.Store(true)
+	}
+	return l
+}
+
+func (l *Log) name() string { return l.spec.Topic + "-" + strconv.Itoa(int(l.spec.Partition)) }
+func (l *Log) dir() string  { return l.e.cfg.Dir + "/" + l.name() }
+
+// Topic and Partition are what the log was opened with.
+func (l *Log) Topic() string    { return l.spec.Topic }
+func (l *Log) Partition() int32 { return l.spec.Partition }
+
+// String is the name of the log's directory.
+func (l *Log) String() string { return l.name() }
+
+// SetConfig takes effect with the next append, roll or maintenance.
+func (l *Log) SetConfig(c *LogConfig) { l.cfg.Store(c) }
+
+// Config is the one in force.
+func (l *Log) Config() *LogConfig { return l.cfg.Load() }
+
+// Loaded reports whether the log's offsets are known. Append and Read of a log that is not loaded load it, which may block.
+func (l *Log) Loaded() bool { return l.loaded.Load() }
+
+// Err is why the log is offline, nil while it is not. It waits for nothing.
+func (l *Log) Err() error {
+	if f := l.failed.Load(); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// fail takes the log offline, for good until the next start. Reads of what is durable go on unless it was deleted.
+func (l *Log) fail(err error) {
+	if !l.failed.CompareAndSwap(nil, &failure{err}) {
+		return
+	}
+	if err != ErrDeleted && err != ErrClosed {
+		l.e.cfg.Logger.Error("log is offline", "log", l.name(), "error", err)
+		if l.e.cfg.OnFailure != nil {
+			l.e.cfg.OnFailure(l, err)
+		}
+	}
+	l.watch.notify(l)
+}
+
+// Offsets is a consistent snapshot, without waiting for anybody. All zero until the log is loaded.
+func (l *Log) Offsets() Offsets {
+	m := l.pub.read()
+	return Offsets{LogStart: m.start, HighWatermark: m.hw.offset, LastStable: m.lso, LogEnd: m.end.offset, LeaderEpoch: l.spec.LeaderEpoch}
+}
+
+// SizeBytes is the size of the log's data in bytes. It waits for nothing.
+func (l *Log) SizeBytes() int64 {
+	var n int64
+	if segs := l.segs.Load(); segs != nil {
+		for _, s := range *segs {
+			n += s.Size()
+		}
+	}
+	return n
+}
+
+// place is an offset and where it lies: the base of its segment and the position in that.
+type place struct{ offset, seg, pos int64 }
+
+// mark is what is published together.
+type mark struct {
+	start, lso int64
+	hw, end    place
+}
+
+// published is a seqlock: readers never wait and never see halves. Writers hold mu.
+type published struct {
+	mu   sync.Mutex
+	seq  atomic.Uint32 // odd while being written
+	v    [8]atomic.Int64
+	open []openTxn // transactions that hold back the LSO, by first offset; guarded by mu
+}
+
+func (p *published) read() (m mark) {
+	for {
+		seq := p.seq.Load()
+		m.start, m.lso = p.v[0].Load(), p.v[1].Load()
+		m.hw = place{p.v[2].Load(), p.v[3].Load(), p.v[4].Load()}
+		m.end = place{p.v[5].Load(), p.v[6].Load(), p.v[7].Load()}
+		if seq&1 == 0 && p.seq.Load() == seq {
+			return m
+		}
+	}
+}
+
+// write publishes m after computing its LSO. mu is held.
+func (p *published) write(m mark) {
+	p.settle(m.hw.offset)
+	m.lso = m.hw.offset
+	if len(p.open) > 0 {
+		m.lso = min(m.lso, max(p.open[0].first, m.start))
+	}
+	p.seq.Add(1)
+	for i, v := range [...]int64{m.start, m.lso, m.hw.offset, m.hw.seg, m.hw.pos, m.end.offset, m.end.seg, m.end.pos} {
+		p.v[i].Store(v)
+	}
+	p.seq.Add(1)
+}
+
+// openTxn is a transaction in the log whose end is not yet below the high watermark.
+type openTxn struct {
+	producer, first int64
+	last            int64 // offset of its marker, -1 while it is open
+}
+
+// settle drops transactions whose marker is below the high watermark. mu is held.
+func (p *published) settle(hw int64) {
+	keep := p.open[:0]
+	for _, t := range p.open {
+		if t.last < 0 || t.last >= hw {
+			keep = append(keep, t)
+		}
+	}
+	p.open = keep
+}
+
+func (p *published) begin(id, first int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = append(p.open, openTxn{producer: id, first: first, last: -1})
+	for i := len(p.open) - 1; i > 0 && p.open[i].first < p.open[i-1].first; i-- {
+		p.open[i], p.open[i-1] = p.open[i-1], p.open[i]
+	}
+}
+
+func (p *published) finish(id, marker int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.open {
+		if t := &p.open[i]; t.producer == id && t.last < 0 {
+			t.last = marker
+		}
+	}
+}
+
+func (m mark) String() string {
+	return fmt.Sprintf("start %d lso %d hw %v end %v", m.start, m.lso, m.hw, m.end)
+}

@@ -1,0 +1,458 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"kaas/engine/segment"
+)
+
+// memorySegmentMin is the smallest size at which segments in memory end.
+const memorySegmentMin = 1 << 20
+
+func (e *Engine) maintain() {
+	defer close(e.stopped)
+	t := time.NewTicker(e.cfg.Maintenance)
+	defer t.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-t.C:
+			e.Maintain()
+		}
+	}
+}
+
+// Maintain makes one pass over the logs that are loaded: retention, expiry of producers, syncs of descriptors that page-cache
+// durability leaves unsynced, and the size of the journal. The engine does it every Config.Maintenance.
+func (e *Engine) Maintain() {
+	e.mu.Lock()
+	logs := make([]*Log, 0, len(e.logs))
+	for l := range e.logs {
+		if l.Loaded() && l.Err() == nil {
+			logs = append(logs, l)
+		}
+	}
+	e.mu.Unlock()
+	crowded := e.files.OpenCount() > e.cfg.MaxOpenFiles*3/4
+	for _, l := range logs {
+		if e.closed.Load() {
+			return
+		}
+		l.expire()
+		if err := l.retain(); err != nil && l.Err() == nil {
+			e.cfg.Logger.Warn("retention failed", "log", l.name(), "error", err)
+		}
+		if crowded && e.cfg.Durability == PageCache {
+			l.syncIdle()
+		}
+	}
+	if err := e.journal.compact(); err != nil {
+		e.cfg.Logger.Warn("journal could not be rewritten", "error", err)
+	}
+}
+
+// syncIdle makes descriptors evictable again that have unsynced writes.
+func (l *Log) syncIdle() {
+	for _, s := range *l.segs.Load() {
+		if err := l.syncSegment(s); err != nil {
+			l.e.group.Poison(&l.item, err)
+			return
+		}
+	}
+}
+
+func (l *Log) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.st != nil {
+		l.st.producers.Expire(l.e.cfg.Clock().UnixMilli(), l.e.cfg.ProducerExpiry.Milliseconds())
+	}
+}
+
+// retain applies retention.ms and retention.bytes.
+func (l *Log) retain() error {
+	cfg := l.cfg.Load()
+	if !cfg.Delete || l.segs.Load() == nil {
+		return nil
+	}
+	segs := *l.segs.Load()
+	n := l.expired(segs, cfg)
+	if n == 0 {
+		return nil
+	}
+	if n == len(segs) {
+		// Kafka rolls before it deletes the active segment, so that offsets go on.
+		l.mu.Lock()
+		err := l.readyLocked()
+		if active := l.active(); err == nil && active == segs[n-1] && active.Size() > 0 {
+			if err = l.prepare(l.e.cfg.Clock()); err == nil {
+				err = l.roll(l.e.cfg.Clock())
+			}
+		}
+		l.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		segs = *l.segs.Load()
+		if n >= len(segs) {
+			n = len(segs) - 1
+		}
+	}
+	return l.advance(segs[n].Base())
+}
+
+// expired counts the leading segments that retention lets go. Only what is below the high watermark goes.
+func (l *Log) expired(segs []*segment.Segment, cfg *LogConfig) int {
+	hw := l.pub.read().hw.offset
+	now := l.e.cfg.Clock().UnixMilli()
+	excess := int64(-1)
+	if cfg.RetentionBytes >= 0 {
+		excess = l.SizeBytes() - cfg.RetentionBytes
+	}
+	n := 0
+	for _, s := range segs {
+		size := s.Size()
+		if s.Next() > hw || size == 0 {
+			break
+		}
+		t, _, ok := s.MaxTimestamp()
+		old := cfg.RetentionMs >= 0 && ok && now-t > cfg.RetentionMs
+		if !old && !(excess >= 0 && excess >= size) {
+			break
+		}
+		excess -= size
+		n++
+	}
+	return n
+}
+
+// DeleteRecords moves the log start to offset; -1 means the high watermark. The new start is durable when it returns, before
+// any file goes. An offset below the present start changes nothing; below -1 or above the high watermark it is
+// ErrOffsetOutOfRange. It may block.
+func (l *Log) DeleteRecords(offset int64) (newStart int64, err error) {
+	if err := l.readable(); err != nil {
+		return -1, err
+	}
+	m := l.pub.read()
+	if offset == -1 {
+		offset = m.hw.offset
+	}
+	if offset < 0 || offset > m.hw.offset {
+		return -1, ErrOffsetOutOfRange
+	}
+	if offset <= m.start {
+		return m.start, nil
+	}
+	if err := l.advance(offset); err != nil {
+		return -1, err
+	}
+	return l.pub.read().start, nil
+}
+
+// advance moves the log start: durable in the journal, then published, then segments below it go in the background.
+func (l *Log) advance(start int64) error {
+	if l.e.cfg.Storage == Disk {
+		err := l.e.journal.update(l.name(), func(e *journalEntry) { e.start = max(e.start, start) })
+		if err == nil {
+			err = l.e.journal.sync()
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrStorage, err)
+		}
+	}
+	l.pub.mu.Lock()
+	m := l.pub.read()
+	before := m.lso
+	m.start = max(m.start, start)
+	l.pub.write(m)
+	moved := l.pub.read().lso != before
+	l.pub.mu.Unlock()
+	if moved {
+		l.watch.notify(l)
+	}
+	l.st.epochs.cutStart(start)
+
+	l.mu.Lock()
+	gone := l.detach(start)
+	l.mu.Unlock()
+	if len(gone) > 0 {
+		l.e.reaper.run(func() { l.removeSegments(gone) })
+	}
+	return nil
+}
+
+// detach takes the segments below start out of the list, never the active one. mu is held.
+func (l *Log) detach(start int64) []*segment.Segment {
+	segs := *l.segs.Load()
+	n := 0
+	for n+1 < len(segs) && segs[n+1].Base() <= start {
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	rest := append([]*segment.Segment(nil), segs[n:]...)
+	l.segs.Store(&rest)
+	for _, s := range segs[:n] {
+		l.e.memory.Add(-s.Size())
+	}
+	return segs[:n]
+}
+
+func (l *Log) removeSegments(gone []*segment.Segment) {
+	l.pathMu.Lock()
+	defer l.pathMu.Unlock()
+	if l.Err() == ErrDeleted {
+		return // they went with the directory
+	}
+	var errs []error
+	for _, s := range gone {
+		errs = append(errs, s.Remove())
+		if snap := l.dir() + "/" + segment.FileName(s.Base(), segment.SnapshotSuffix); l.e.cfg.Storage == Disk {
+			if _, err := l.e.cfg.FS.Size(snap); err == nil {
+				errs = append(errs, l.e.cfg.FS.Remove(snap))
+			}
+		}
+	}
+	if l.e.cfg.Storage == Memory {
+		return
+	}
+	errs = append(errs, l.e.cfg.FS.SyncDir(l.dir()))
+	if err := errors.Join(errs...); err != nil {
+		l.e.cfg.Logger.Warn("segments could not be removed", "log", l.name(), "error", err)
+		return
+	}
+	first := (*l.segs.Load())[0].Base()
+	_ = l.e.journal.update(l.name(), func(e *journalEntry) {
+		if e.start <= first {
+			e.start = 0 // the files say it now
+		}
+	})
+}
+
+// memoryRoom makes sure that n more bytes may be held in memory, by the rule of Config.MemoryFull.
+func (l *Log) memoryRoom(n int64) error {
+	e := l.e
+	if e.cfg.Storage == Disk || e.memory.Load()+n <= e.cfg.MemoryMaxBytes {
+		return nil
+	}
+	if e.cfg.MemoryFull == DropOldest {
+		l.dropOldest(n)
+		if e.memory.Load()+n <= e.cfg.MemoryMaxBytes {
+			return nil
+		}
+		e.Go(e.dropFromLargest)
+		if e.memory.Load()+n <= e.cfg.MemoryMaxBytes+e.cfg.MemoryMaxBytes/8 {
+			return nil // the others make room meanwhile
+		}
+	}
+	return fmt.Errorf("memory storage is full: %d of %d bytes", e.memory.Load(), e.cfg.MemoryMaxBytes)
+}
+
+// dropOldest drops sealed segments of this log until n bytes fit. mu is held.
+func (l *Log) dropOldest(n int64) {
+	for l.e.memory.Load()+n > l.e.cfg.MemoryMaxBytes {
+		segs := *l.segs.Load()
+		if len(segs) < 2 {
+			return
+		}
+		start := segs[1].Base()
+		l.pub.mu.Lock()
+		m := l.pub.read()
+		m.start = max(m.start, start)
+		l.pub.write(m)
+		l.pub.mu.Unlock()
+		l.st.epochs.cutStart(start)
+		for _, s := range l.detach(start) {
+			// Unlike on disk, at once: the room is needed now, and freeing memory takes no seek.
+			if err := s.Remove(); err != nil {
+				l.e.cfg.Logger.Warn("segment could not be dropped", "log", l.name(), "error", err)
+			}
+		}
+	}
+}
+
+// dropFromLargest makes the largest log give up its oldest segment, when the log that needs room has none to give.
+func (e *Engine) dropFromLargest() {
+	for e.memory.Load() > e.cfg.MemoryMaxBytes {
+		var largest *Log
+		var most int64
+		e.mu.Lock()
+		for l := range e.logs {
+			if n := l.SizeBytes(); l.Loaded() && n > most {
+				largest, most = l, n
+			}
+		}
+		e.mu.Unlock()
+		if largest == nil {
+			return
+		}
+		largest.mu.Lock()
+		before := e.memory.Load()
+		if len(*largest.segs.Load()) == 1 && largest.Err() == nil {
+			if err := largest.roll(e.cfg.Clock()); err != nil {
+				e.cfg.Logger.Warn("segment could not be rolled", "log", largest.name(), "error", err)
+			}
+		}
+		largest.dropOldest(0)
+		largest.mu.Unlock()
+		if e.memory.Load() == before {
+			return
+		}
+	}
+}
+
+// zeroPace decides whether zeros are written ahead: only under group commit, and only while syncs are small. A sync of much
+// data costs its bytes, and zeros would double them.
+type zeroPace struct {
+	bytes, commits int64 // since the last decision
+}
+
+const zeroMaxPerCommit = 256 << 10
+
+// zeroAhead has zeros written in the background behind the data just appended. mu is held.
+func (l *Log) zeroAhead(active *segment.Segment) {
+	if l.e.cfg.Durability != GroupCommit {
+		return
+	}
+	p := &l.st.zeros
+	p.bytes += l.st.run.bytes
+	p.commits++
+	if p.commits < 32 || !active.WantsZeros() {
+		return
+	}
+	small := p.bytes/p.commits <= zeroMaxPerCommit
+	*p = zeroPace{}
+	if !small {
+		active.SkipZeros()
+		return
+	}
+	l.e.Go(func() {
+		if err := active.ZeroAhead(); err != nil && l.Err() == nil && active.Base() >= l.pub.read().start {
+			// A failed sync of this file took the error that the committer would have seen.
+			l.e.group.Poison(&l.item, err)
+		}
+	})
+}
+
+// checkpoint makes a log clean: everything durable, indexes and producers on disk, the journal's line taken back.
+func (l *Log) checkpoint() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.checkpointLocked()
+}
+
+func (l *Log) checkpointLocked() error {
+	st := l.st
+	if st == nil || !st.marked || l.e.cfg.Storage == Memory {
+		return nil
+	}
+	if err := l.syncNames(); err != nil {
+		return err
+	}
+	l.pathMu.Lock()
+	defer l.pathMu.Unlock()
+	for _, s := range *l.segs.Load() {
+		if s.Sealed() {
+			continue
+		}
+		if err := s.Checkpoint(); err != nil {
+			return err
+		}
+	}
+	if err := l.saveProducers(); err != nil {
+		return err
+	}
+	if err := l.e.cfg.FS.SyncDir(l.dir()); err != nil {
+		return err
+	}
+	if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.recovery = false, 0 }); err != nil {
+		return err
+	}
+	st.marked = false
+	return nil
+}
+
+// saveProducers writes the snapshot at the log end and removes the one of the last checkpoint, unless a roll needs it.
+func (l *Log) saveProducers() error {
+	st := l.st
+	if st.snapshot == st.end || st.producers.Len() == 0 && st.snapshot < 0 {
+		return nil
+	}
+	if err := l.writeSnapshot(st.end, st.producers.Snapshot()); err != nil {
+		return err
+	}
+	old := st.snapshot
+	st.snapshot = st.end
+	for _, s := range *l.segs.Load() {
+		if s.Base() == old {
+			return nil
+		}
+	}
+	if old < 0 {
+		return nil
+	}
+	return l.e.cfg.FS.Remove(l.dir() + "/" + segment.FileName(old, segment.SnapshotSuffix))
+}
+
+// close checkpoints a log and closes its files.
+func (l *Log) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.st == nil {
+		return nil
+	}
+	var err error
+	if l.Err() == nil {
+		err = l.checkpointLocked()
+	}
+	for _, s := range *l.segs.Load() {
+		s.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("closing %s: %w", l.name(), err)
+	}
+	return nil
+}
+
+// remove is Engine.Remove for one log.
+func (l *Log) remove() {
+	l.fail(ErrDeleted)
+	l.failed.Store(&failure{ErrDeleted}) // also one that was offline
+	l.e.group.Poison(&l.item, ErrDeleted)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pathMu.Lock()
+	defer l.pathMu.Unlock()
+	if segs := l.segs.Load(); segs != nil {
+		for _, s := range *segs {
+			l.e.memory.Add(-s.Size())
+			s.Retire()
+		}
+	}
+	if !l.spec.New || l.st.dirMade {
+		l.e.setAside(l.dir())
+	}
+	l.e.journal.forget(l.name())
+	l.watch.notify(l)
+}
+
+// unscanned estimates how many bytes a recovery of this log reads.
+func (l *Log) unscanned() int64 {
+	entries, err := l.e.cfg.FS.ReadDir(l.dir())
+	if err != nil {
+		return 0 // Load says what is wrong
+	}
+	recovery := l.e.journal.get(l.name()).recovery
+	var n int64
+	for _, d := range entries {
+		if base, suffix, ok := segment.ParseName(d.Name); ok && suffix == segment.LogSuffix && base >= recovery {
+			size, _ := l.e.cfg.FS.Size(l.dir() + "/" + d.Name)
+			n += size
+		}
+	}
+	return n
+}

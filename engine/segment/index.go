@@ -1,0 +1,258 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime/debug"
+	"sync"
+
+	"kaas/engine/vfs"
+)
+
+const (
+	offsetEntry = 8  // int32 relative offset, int32 position
+	timeEntry   = 12 // int64 timestamp, int32 relative offset
+
+	// flushAt is how many bytes of entries are kept on the heap before they go to the file in one write: an index write per
+	// 4 KiB of log would cost as much as the log's own.
+	flushAt = 512 * offsetEntry
+)
+
+// sparse is a sorted file of fixed entries with the newest ones in memory. Keys are the first 4 or 8 bytes of an entry.
+type sparse struct {
+	mu     sync.Mutex // guards all; held over memory and page-cache work only
+	width  int
+	disk   int    // bytes of the file that count
+	tail   []byte // entries after those
+	mapped []byte // of the file, when mapped
+	err    error  // the file cannot be used: to be rebuilt
+	gen    int    // counts replacements of everything
+}
+
+func (x *sparse) count() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return (x.disk + len(x.tail)) / x.width
+}
+
+func (x *sparse) key(e []byte) int64 {
+	if x.width == offsetEntry {
+		return int64(int32(binary.BigEndian.Uint32(e)))
+	}
+	return int64(binary.BigEndian.Uint64(e))
+}
+
+type entry [timeEntry]byte
+
+// floor returns the last entry with a key not above key; ok is false if there is none.
+func (x *sparse) floor(f *Files, path string, key int64) (e entry, ok bool, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.tail) > 0 && x.key(x.tail) <= key {
+		n := search(len(x.tail)/x.width, func(i int) bool { return x.key(x.tail[i*x.width:]) <= key })
+		copy(e[:x.width], x.tail[(n-1)*x.width:])
+		return e, true, nil
+	}
+	if x.err != nil {
+		return e, false, x.err
+	}
+	if x.disk == 0 {
+		return e, false, nil
+	}
+	return x.floorDisk(f, path, key)
+}
+
+// search returns how many of n leading elements satisfy ok, which must hold for a prefix.
+func search(n int, ok func(i int) bool) int {
+	lo := 0
+	for lo < n {
+		if mid := int(uint(lo+n) >> 1); ok(mid) {
+			lo = mid + 1
+		} else {
+			n = mid
+		}
+	}
+	return lo
+}
+
+func (x *sparse) floorDisk(f *Files, path string, key int64) (e entry, ok bool, err error) {
+	if len(x.mapped) < x.disk {
+		if err := x.remap(f, path); err != nil {
+			x.err = err
+			return e, false, err
+		}
+	}
+	if x.mapped == nil {
+		return x.floorRead(f, path, key)
+	}
+	// The file may have been cut behind our back: touching the map is then a fault, which must not end the process.
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if r := recover(); r != nil {
+			err = &CorruptError{File: path, Err: fmt.Errorf("fault in map: %v", r)}
+			x.err, ok = err, false
+		}
+	}()
+	n := search(x.disk/x.width, func(i int) bool { return x.key(x.mapped[i*x.width:]) <= key })
+	if n == 0 {
+		return e, false, nil
+	}
+	copy(e[:x.width], x.mapped[(n-1)*x.width:])
+	return e, true, nil
+}
+
+// remap maps the file up to disk bytes, unless the budget of maps is used up.
+func (x *sparse) remap(f *Files, path string) error {
+	x.unmapLocked(f)
+	size, err := f.FS.Size(path)
+	if err != nil {
+		return err
+	}
+	if size < int64(x.disk) {
+		return &CorruptError{File: path, Offset: size, Err: errors.New("index is shorter than it was")}
+	}
+	if f.maps.Add(1) > f.maxMaps {
+		f.maps.Add(-1)
+		return nil
+	}
+	file, err := f.FS.Open(path, vfs.ReadOnly)
+	if err == nil {
+		x.mapped, err = file.Map(x.disk)
+		file.Close()
+	}
+	if err != nil {
+		f.maps.Add(-1)
+	}
+	return err
+}
+
+func (x *sparse) floorRead(f *Files, path string, key int64) (e entry, ok bool, err error) {
+	file, err := f.FS.Open(path, vfs.ReadOnly)
+	if err != nil {
+		x.err = err
+		return e, false, err
+	}
+	defer file.Close()
+	var rerr error
+	read := func(i int) bool {
+		if _, err := file.ReadAt(e[:x.width], int64(i*x.width)); err != nil {
+			rerr = err
+		}
+		return x.key(e[:]) <= key
+	}
+	n := search(x.disk/x.width, read)
+	if n > 0 {
+		read(n - 1)
+	}
+	x.err = rerr
+	return e, n > 0 && rerr == nil, rerr
+}
+
+func (x *sparse) unmap(f *Files) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unmapLocked(f)
+}
+
+func (x *sparse) unmapLocked(f *Files) {
+	if x.mapped != nil {
+		f.FS.Unmap(x.mapped)
+		x.mapped = nil
+		f.maps.Add(-1)
+	}
+}
+
+// add appends an entry; only the log's writer calls it.
+func (x *sparse) add(e []byte) {
+	x.mu.Lock()
+	x.tail = append(x.tail, e...)
+	x.mu.Unlock()
+}
+
+// last returns the newest entry.
+func (x *sparse) last(f *Files, path string) (e entry, ok bool, err error) {
+	return x.floor(f, path, 1<<62)
+}
+
+// flush writes the entries on the heap to the file. Only the log's writer calls it; readers are not held up by the write.
+func (x *sparse) flush(f *Files, path string, sync bool) error {
+	if f.memory {
+		return nil
+	}
+	x.mu.Lock()
+	tail, at, gen := x.tail, x.disk, x.gen
+	x.mu.Unlock()
+	if len(tail) == 0 && !sync {
+		return nil
+	}
+	file, err := f.FS.Open(path, vfs.Create)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(tail, int64(at)); err != nil {
+		return err
+	}
+	if sync {
+		if err = file.Truncate(int64(at + len(tail))); err == nil {
+			err = file.Sync()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gen != gen {
+		return nil
+	}
+	x.disk += len(tail)
+	x.tail = nil
+	if !sync {
+		x.tail = tail[:0] // the writer goes on: keep the buffer
+	}
+	return nil
+}
+
+// adopt takes over an existing file. What it says is checked when it is used.
+func (x *sparse) adopt(f *Files, path string) {
+	size, err := f.FS.Size(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		size, err = 0, nil
+	case err == nil && size%int64(x.width) != 0:
+		err = &CorruptError{File: path, Offset: size, Err: errors.New("index ends inside an entry")}
+	}
+	x.mu.Lock()
+	x.disk, x.err = int(size), err
+	x.mu.Unlock()
+}
+
+// reset empties the index; the file is overwritten by the next flush.
+func (x *sparse) reset(f *Files) {
+	x.mu.Lock()
+	x.unmapLocked(f)
+	x.disk, x.tail, x.err = 0, nil, nil
+	x.gen++
+	x.mu.Unlock()
+}
+
+// replace puts rebuilt entries in the place of all there are. They go to the file with the next flush; until then, and when
+// a crash comes first, the file is what it was and is rebuilt again.
+func (x *sparse) replace(f *Files, entries []byte) {
+	x.mu.Lock()
+	x.unmapLocked(f)
+	x.disk, x.tail, x.err = 0, entries, nil
+	x.gen++
+	x.mu.Unlock()
+}
+
+// fail has look-ups in the file fail from now on, so that the index is rebuilt.
+func (x *sparse) fail(err error) {
+	x.mu.Lock()
+	x.err = err
+	x.mu.Unlock()
+}

@@ -1,0 +1,468 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"kaas/engine/vfs"
+)
+
+// allocFirst and allocMax bound how far a file is allocated ahead of its data: a step doubles from one to the other, so
+// that many small partitions do not reserve a disk and one fast partition does not pay for many calls.
+const (
+	allocFirst = 128 << 10
+	allocMax   = 16 << 20
+)
+
+// Options are what a segment needs to know to append; they may change between appends.
+type Options struct {
+	IndexInterval int   // bytes between index entries
+	MaxIndex      int   // bytes of the offset index
+	MaxBytes      int64 // of the log file; allocation ahead stops there
+	NowMs         int64 // the time
+}
+
+// Segment is one segment. Methods that say "writer" are called by one goroutine at a time, the holder of the log's mutex;
+// the others by anyone. A segment that was only listed costs no descriptor and no map.
+type Segment struct {
+	base    int64
+	dir     string
+	files   *Files
+	format  Format
+	created time.Time
+
+	size atomic.Int64 // of good data, in bytes
+	next atomic.Int64 // offset after the last batch; base when empty
+	// The greatest timestamp and the last offset of the batch that has it; -1 when unknown or empty.
+	maxTime, maxTimeAt atomic.Int64
+	modified           atomic.Int64 // clock of the last append, milliseconds; 0 when it was before this process
+	firstTime          atomic.Int64 // max timestamp of the first batch; -1 when empty or unknown
+
+	// Writer's.
+	allocated  int64 // length of the file
+	step       int64
+	sinceIndex int
+	lastTime   int64 // of the last time index entry; MinInt64 when there is none
+
+	index, times sparse
+	txns         txnIndex
+	recent       recent
+
+	openMu    sync.Mutex // guards opening
+	ref       atomic.Pointer[FileRef]
+	used      atomic.Bool // since the cache last looked
+	dirty     atomic.Bool // unsynced writes
+	slot      int         // in Files.open, -1 when not; guarded by Files.mu
+	rebuildMu sync.Mutex  // one rebuild at a time
+	sealed    atomic.Bool // nothing is appended: a rebuilt index goes to its file at once
+	retired   atomic.Bool // its files are being removed, or are another's by now
+	rebuilt   atomic.Bool // the index was rebuilt once since opened: no more tries
+
+	zero zeroing
+}
+
+// New describes a segment without touching the disk.
+func (f *Files) New(format Format, dir string, base int64, now time.Time) *Segment {
+	s := &Segment{base: base, dir: dir, files: f, format: format, created: now, slot: -1, step: allocFirst, lastTime: math.MinInt64}
+	s.index.width, s.times.width = offsetEntry, timeEntry
+	s.next.Store(base)
+	s.maxTime.Store(-1)
+	s.maxTimeAt.Store(-1)
+	s.firstTime.Store(-1)
+	return s
+}
+
+func (s *Segment) path(suffix string) string { return s.dir + "/" + FileName(s.base, suffix) }
+
+// Base is the first offset that may be in the segment.
+func (s *Segment) Base() int64 { return s.base }
+
+// Size is the length of the data in bytes; the file may be longer.
+func (s *Segment) Size() int64 { return s.size.Load() }
+
+// Next is the offset after the last batch.
+func (s *Segment) Next() int64 { return s.next.Load() }
+
+// Dirty reports writes that no sync has covered.
+func (s *Segment) Dirty() bool { return s.dirty.Load() }
+
+// Create makes an empty file; one of that name must not exist.
+func (s *Segment) Create() error {
+	file, err := s.files.FS.Open(s.path(LogSuffix), vfs.CreateNew)
+	if err != nil {
+		return err
+	}
+	s.openMu.Lock()
+	defer s.openMu.Unlock()
+	s.hold(file).Release()
+	return nil
+}
+
+// Write appends n bytes of whole batches, already stamped, at Size. After an error nothing was appended: what may have
+// been written is cut away again. ErrUndo is joined when that failed too, and then the file must not be appended to. Writer.
+// Size moves only with Note, so that readers never see batches of which the log has not decided yet.
+func (s *Segment) Write(bufs [][]byte, n int64, o *Options) error {
+	r, err := s.Acquire()
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	at := s.size.Load()
+	if err := s.reserve(r.file, at+n, o); err != nil {
+		return err
+	}
+	s.dirty.Store(true)
+	s.zero.reserve(at + n)
+	if _, err := r.file.WriteVAt(bufs, at); err != nil {
+		if uerr := r.file.Truncate(at); uerr != nil {
+			return errors.Join(err, ErrUndo, uerr)
+		}
+		s.allocated = at
+		s.zero.reset(at)
+		return err
+	}
+	s.dirty.Store(true) // again: a sync may have cleared it during the write without covering it
+	return nil
+}
+
+// ErrUndo says that a partial write could not be undone.
+var ErrUndo = errors.New("segment: partial write could not be cut away")
+
+// reserve allocates the file up to end at least. ENOSPC comes from here, before anything is written.
+func (s *Segment) reserve(file vfs.File, end int64, o *Options) error {
+	if end <= s.allocated {
+		return nil
+	}
+	to := min(s.allocated+s.step, max(o.MaxBytes, end))
+	to = max(to, end)
+	err := file.Allocate(s.allocated, to-s.allocated)
+	if err != nil && to > end {
+		to = end // a nearly full disk: no room ahead, perhaps for this
+		err = file.Allocate(s.allocated, to-s.allocated)
+	}
+	if err != nil {
+		return err
+	}
+	s.allocated = to
+	s.step = min(2*s.step, allocMax)
+	return nil
+}
+
+// Note takes one written batch into account: indexes, size, timestamps. info has its final offsets. Writer.
+func (s *Segment) Note(info *BatchInfo, o *Options) {
+	at := s.size.Load()
+	last := info.LastOffset()
+	if at == 0 {
+		s.firstTime.Store(info.MaxTimestamp)
+	}
+	if info.MaxTimestamp > s.maxTime.Load() {
+		s.maxTime.Store(info.MaxTimestamp)
+		s.maxTimeAt.Store(last)
+	}
+	if s.sinceIndex > o.IndexInterval {
+		s.indexEntry(last, at)
+		s.sinceIndex = 0
+	}
+	s.sinceIndex += info.Size
+	s.recent.add(info.BaseOffset, last, at, info.Size)
+	if o.NowMs != 0 {
+		s.modified.Store(o.NowMs)
+	}
+	s.next.Store(last + 1)
+	s.size.Store(at + int64(info.Size))
+}
+
+func (s *Segment) indexEntry(last, at int64) {
+	var e entry
+	binary.BigEndian.PutUint32(e[:], uint32(last-s.base))
+	binary.BigEndian.PutUint32(e[4:], uint32(at))
+	s.index.add(e[:offsetEntry])
+	s.timeEntry()
+	if len(s.index.tail) >= flushAt && !s.files.memory {
+		// Not a failure of the append: an index that could not be written is rebuilt.
+		if s.index.flush(s.files, s.path(IndexSuffix), false) != nil || s.times.flush(s.files, s.path(TimeIndexSuffix), false) != nil {
+			s.index.fail(errors.New("index could not be written"))
+		}
+	}
+}
+
+// timeEntry adds the greatest timestamp so far to the time index, unless the last entry has it.
+func (s *Segment) timeEntry() {
+	t := s.maxTime.Load()
+	if t <= s.lastTime || t < 0 {
+		return
+	}
+	var e entry
+	binary.BigEndian.PutUint64(e[:], uint64(t))
+	binary.BigEndian.PutUint32(e[8:], uint32(s.maxTimeAt.Load()-s.base))
+	s.times.add(e[:])
+	s.lastTime = t
+}
+
+// ShouldRoll reports whether a batch with these facts belongs into a new segment (Kafka's LogSegment.shouldRoll). Writer.
+func (s *Segment) ShouldRoll(size int64, lastOffset, maxTimestamp int64, o *Options, segmentMs int64, now time.Time) bool {
+	have := s.size.Load()
+	if have == 0 {
+		return size > o.MaxBytes || lastOffset-s.base > math.MaxInt32
+	}
+	if have > o.MaxBytes-size || have+size > math.MaxInt32 || lastOffset-s.base > math.MaxInt32 {
+		return true
+	}
+	if s.index.count()*offsetEntry >= o.MaxIndex-offsetEntry || s.times.count()*timeEntry >= o.MaxIndex-timeEntry {
+		return true
+	}
+	return s.Age(maxTimestamp, now) > segmentMs
+}
+
+// Age is how old the segment is in the sense of segment.ms, in milliseconds: by the timestamps of its first batch and of
+// the one to come, or by the clock when there is none.
+func (s *Segment) Age(maxTimestamp int64, now time.Time) int64 {
+	if first := s.firstTime.Load(); first >= 0 && maxTimestamp >= 0 {
+		return maxTimestamp - first
+	}
+	return now.Sub(s.created).Milliseconds()
+}
+
+// MaxTimestamp is the greatest timestamp in the segment and the last offset of the batch that has it; ok is false for an
+// empty segment, and for one whose time index does not say.
+func (s *Segment) MaxTimestamp() (ts, offset int64, ok bool) {
+	if t := s.maxTime.Load(); t >= 0 {
+		return t, s.maxTimeAt.Load(), true
+	}
+	e, ok, err := s.times.last(s.files, s.path(TimeIndexSuffix))
+	if err != nil || !ok {
+		return -1, -1, false
+	}
+	ts, offset = int64(binary.BigEndian.Uint64(e[:])), s.base+int64(int32(binary.BigEndian.Uint32(e[8:])))
+	if offset >= s.next.Load() {
+		return -1, -1, false
+	}
+	s.maxTimeAt.Store(offset)
+	s.maxTime.Store(ts)
+	return ts, offset, true
+}
+
+// ModifiedMs is when the segment was last appended to: by the clock, or by its records if that was before this process.
+func (s *Segment) ModifiedMs() int64 {
+	if t := s.modified.Load(); t != 0 {
+		return t
+	}
+	t, _, _ := s.MaxTimestamp()
+	return t
+}
+
+// Sync makes the data of the log file durable.
+func (s *Segment) Sync() error {
+	r, err := s.Acquire()
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	// Cleared first: a write during the sync sets it again. Until the sync ends the caller keeps the descriptor alive.
+	s.dirty.Store(false)
+	if err := r.file.Sync(); err != nil {
+		s.dirty.Store(true)
+		return err
+	}
+	return nil
+}
+
+// Seal trims the file to its data, writes the indexes, and makes all of it durable. Nothing is appended after it, unless
+// the log is opened again. Writer.
+func (s *Segment) Seal() error {
+	if err := s.Checkpoint(); err != nil {
+		return err
+	}
+	s.sealed.Store(true)
+	s.recent.reset()
+	return nil
+}
+
+// Sealed reports that nothing will be appended.
+func (s *Segment) Sealed() bool { return s.sealed.Load() }
+
+// Checkpoint does what Seal does for a segment that may be appended to later. Writer.
+func (s *Segment) Checkpoint() error {
+	s.zero.stop()
+	s.timeEntry()
+	err := s.index.flush(s.files, s.path(IndexSuffix), true)
+	if err == nil {
+		err = s.times.flush(s.files, s.path(TimeIndexSuffix), true)
+	}
+	if err == nil {
+		err = s.txns.flush(s)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Trim()
+}
+
+// Trim cuts the file to its data and syncs it: what was allocated ahead, or is a torn tail, is gone. Writer.
+func (s *Segment) Trim() error {
+	r, err := s.Acquire()
+	if err != nil {
+		return err
+	}
+	size := s.size.Load()
+	have, err := r.file.Size()
+	if err == nil && have != size {
+		s.dirty.Store(true)
+		err = r.file.Truncate(size)
+	}
+	r.Release()
+	if err != nil {
+		return err
+	}
+	s.allocated, s.step = size, allocFirst
+	s.zero.reset(size)
+	if s.dirty.Load() {
+		return s.Sync()
+	}
+	return nil
+}
+
+// Retire closes the segment for good: it is never opened again by its name, which may soon be another's. Readers that hold
+// references go on.
+func (s *Segment) Retire() {
+	s.retired.Store(true)
+	s.zero.stop()
+	s.Close()
+}
+
+// Remove retires the segment and removes its files.
+func (s *Segment) Remove() error {
+	s.Retire()
+	var first error
+	for _, suffix := range []string{LogSuffix, IndexSuffix, TimeIndexSuffix, TxnIndexSuffix} {
+		if err := s.files.FS.Remove(s.path(suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// Position is where a batch lies.
+type Position struct {
+	Pos        int64 // in the log file
+	Size       int   // of the batch
+	Base, Last int64 // its offsets
+}
+
+// ErrEnd is returned by Locate when no batch of the segment has the offset or a later one.
+var ErrEnd = errors.New("segment: offset is after the last batch")
+
+// Locate finds the first batch whose last offset is not below offset.
+func (s *Segment) Locate(offset int64) (Position, error) {
+	if p, ok := s.recent.find(offset); ok {
+		return p, nil
+	}
+	p, err := s.locate(offset)
+	if err == nil || err == ErrEnd || s.rebuilt.Load() {
+		return p, err
+	}
+	// An index that does not fit the log: rebuild it, once.
+	if err := s.rebuildIndex(); err != nil {
+		return p, err
+	}
+	return s.locate(offset)
+}
+
+var errStaleIndex = errors.New("index does not fit the log")
+
+func (s *Segment) locate(offset int64) (Position, error) {
+	if offset >= s.next.Load() {
+		return Position{}, ErrEnd
+	}
+	e, ok, err := s.index.floor(s.files, s.path(IndexSuffix), offset-s.base)
+	if err != nil {
+		return Position{}, err
+	}
+	var at, check int64
+	if ok {
+		check = s.base + int64(binary.BigEndian.Uint32(e[:]))
+		at = int64(binary.BigEndian.Uint32(e[4:]))
+	}
+	r, err := s.Acquire()
+	if err != nil {
+		return Position{}, err
+	}
+	defer r.Release()
+	w := walk{s: s, r: r, end: s.size.Load(), at: at, win: windows.Get().(*window)}
+	defer windows.Put(w.win)
+	largest := 0
+	for first := true; ; first = false {
+		p, _, err := w.next()
+		if err == io.EOF && s.sealed.Load() && !(first && ok) {
+			return p, ErrEnd // the last batches of the segment were compacted away
+		}
+		if err == io.EOF {
+			return p, &CorruptError{File: s.path(LogSuffix), Offset: w.end, Err: errStaleIndex}
+		}
+		if err != nil {
+			return p, err
+		}
+		if first && ok && p.Last != check {
+			return p, &CorruptError{File: s.path(IndexSuffix), Offset: p.Pos, Err: errStaleIndex}
+		}
+		if p.Last >= offset {
+			return p, nil
+		}
+		// Kafka's default interval: a walk far beyond it means that entries are missing.
+		largest = max(largest, p.Size)
+		if p.Pos-at > indexGapMax+2*int64(largest) && !s.rebuilt.Load() {
+			return p, &CorruptError{File: s.path(IndexSuffix), Offset: p.Pos, Err: errStaleIndex}
+		}
+	}
+}
+
+// indexGapMax is how far a look-up walks before it holds the index for short.
+const indexGapMax = 1 << 20
+
+// walk goes from batch to batch by their headers.
+type walk struct {
+	s       *Segment
+	r       *FileRef
+	at, end int64
+	win     *window
+	from    int64 // what win holds
+	n       int
+}
+
+// next returns the batch at w.at and moves on; io.EOF at the end of the data.
+func (w *walk) next() (Position, BatchInfo, error) {
+	if w.at+HeaderSize > w.end {
+		if w.at == w.end {
+			return Position{}, BatchInfo{}, io.EOF
+		}
+		return Position{}, BatchInfo{}, w.corrupt(errors.New("batch header is cut"))
+	}
+	if w.n == 0 || w.at < w.from || w.at+HeaderSize > w.from+int64(w.n) {
+		n, err := w.r.file.ReadAt(w.win.b[:min(int64(len(w.win.b)), w.end-w.at)], w.at)
+		if err != nil && n < HeaderSize {
+			return Position{}, BatchInfo{}, w.corrupt(err)
+		}
+		w.from, w.n = w.at, n
+	}
+	size, info, err := w.s.format.Peek(w.win.b[w.at-w.from:][:HeaderSize])
+	if err != nil {
+		return Position{}, info, w.corrupt(err)
+	}
+	if size < HeaderSize || int64(size) > w.end-w.at {
+		return Position{}, info, w.corrupt(fmt.Errorf("batch size %d", size))
+	}
+	p := Position{Pos: w.at, Size: size, Base: info.BaseOffset, Last: info.LastOffset()}
+	w.at += int64(size)
+	return p, info, nil
+}
+
+func (w *walk) corrupt(err error) error {
+	return &CorruptError{File: w.s.path(LogSuffix), Offset: w.at, Err: err}
+}

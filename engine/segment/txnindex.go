@@ -1,0 +1,100 @@
+package segment
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"sync"
+
+	"kaas/engine/vfs"
+)
+
+// AbortedTxn is an entry of the transaction index: offsets [FirstOffset, LastOffset] of a producer, the last being that of
+// the marker; LastStable is the last stable offset when it was written.
+type AbortedTxn struct {
+	ProducerID, FirstOffset, LastOffset, LastStable int64
+}
+
+const (
+	txnEntry    = 34 // int16 version 0, then four int64
+	txnIndexMax = 1 << 30
+)
+
+// txnIndex holds the aborted transactions whose marker is in the segment. They go to the file when the segment is sealed
+// or closed; after a crash they are found again by the scan.
+type txnIndex struct {
+	mu    sync.Mutex // guards all
+	list  []AbortedTxn
+	saved int // of list, in the file
+}
+
+// AddAborted enters an aborted transaction. Writer.
+func (s *Segment) AddAborted(a AbortedTxn) {
+	s.txns.mu.Lock()
+	s.txns.list = append(s.txns.list, a)
+	s.txns.mu.Unlock()
+}
+
+// Aborted appends to out the transactions that overlap [from, to), and says whether no later segment need be asked.
+func (s *Segment) Aborted(out []AbortedTxn, from, to int64) ([]AbortedTxn, bool) {
+	s.txns.mu.Lock()
+	defer s.txns.mu.Unlock()
+	for _, a := range s.txns.list {
+		if a.LastOffset >= from && a.FirstOffset < to {
+			out = append(out, a)
+		}
+		if a.LastStable >= to {
+			return out, true
+		}
+	}
+	return out, false
+}
+
+func (s *Segment) resetAborted() {
+	s.txns.mu.Lock()
+	s.txns.list, s.txns.saved = nil, 0
+	s.txns.mu.Unlock()
+}
+
+func (x *txnIndex) load(s *Segment) error {
+	b, err := vfs.ReadFile(s.files.FS, s.path(TxnIndexSuffix), txnIndexMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list = nil
+	for ; len(b) >= txnEntry; b = b[txnEntry:] {
+		v := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[2+8*i:])) }
+		x.list = append(x.list, AbortedTxn{ProducerID: v(0), FirstOffset: v(1), LastOffset: v(2), LastStable: v(3)})
+	}
+	x.saved = len(x.list)
+	return nil
+}
+
+// flush writes the whole file if it lacks entries; a segment without aborted transactions has none.
+func (x *txnIndex) flush(s *Segment) error {
+	x.mu.Lock()
+	list, saved := x.list, x.saved
+	x.mu.Unlock()
+	if s.files.memory || len(list) == saved {
+		return nil
+	}
+	var b []byte
+	for _, a := range list {
+		b = binary.BigEndian.AppendUint16(b, 0)
+		for _, v := range []int64{a.ProducerID, a.FirstOffset, a.LastOffset, a.LastStable} {
+			b = binary.BigEndian.AppendUint64(b, uint64(v))
+		}
+	}
+	if err := vfs.WriteFile(s.files.FS, s.dir, FileName(s.base, TxnIndexSuffix), b); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.saved = len(list)
+	x.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"kaas/engine/commit"
+	"kaas/engine/segment"
+	"kaas/engine/vfs"
+)
+
+// DurableWaiter is told once when what it waited for is durable, or why it never will be. It must not block.
+type DurableWaiter = commit.Waiter
+
+// AwaitDurable reports true if everything below end is durable, or durability is PageCache. Otherwise, without an error,
+// w.Durable is called once, from a goroutine of the committer.
+func (l *Log) AwaitDurable(end int64, w DurableWaiter) (bool, error) {
+	if l.e.cfg.Durability == PageCache {
+		return true, nil
+	}
+	return l.e.group.Await(&l.item, end, w)
+}
+
+// sync is what the committer calls: everything that was published before it becomes durable, names before data.
+func (l *Log) sync() (int64, error) {
+	m := l.pub.read()
+	if l.names.Load() {
+		if err := l.syncNames(); err != nil {
+			return 0, err
+		}
+	}
+	segs := *l.segs.Load()
+	l.syncMu.Lock()
+	l.syncing = m
+	rolled := l.rolled
+	l.rolled = nil
+	l.syncMu.Unlock()
+	for _, s := range rolled {
+		if err := l.syncSegment(s); err != nil {
+			return 0, err
+		}
+	}
+	if len(segs) > 0 {
+		if err := l.syncSegment(segs[len(segs)-1]); err != nil {
+			return 0, err
+		}
+	}
+	return m.end.offset, nil
+}
+
+// syncSegment tolerates a segment that was removed meanwhile: what is deleted need not be durable.
+func (l *Log) syncSegment(s *segment.Segment) error {
+	if !s.Dirty() {
+		return nil
+	}
+	err := s.Sync()
+	if errors.Is(err, fs.ErrNotExist) && (l.failed.Load() != nil || s.Base() < l.pub.read().start) {
+		return nil
+	}
+	return err
+}
+
+// publishDurable is what the committer calls after sync.
+func (l *Log) publishDurable(end int64, err error) {
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	l.syncMu.Lock()
+	durable := l.syncing
+	l.syncMu.Unlock()
+	if durable.end.offset != end {
+		return
+	}
+	l.pub.mu.Lock()
+	m := l.pub.read()
+	moved := m.hw.offset < end
+	if moved {
+		m.hw = durable.end
+		l.pub.write(m)
+	}
+	l.pub.mu.Unlock()
+	if moved {
+		l.watch.notify(l)
+	}
+}
+
+// syncNames makes durable that the log exists and what it is called: the journal's line, the directory, its small files.
+func (l *Log) syncNames() error {
+	if l.e.cfg.Storage == Memory {
+		return nil
+	}
+	l.pathMu.Lock()
+	defer l.pathMu.Unlock()
+	l.names.Store(false) // before: what is added meanwhile asks again
+	err := l.e.journal.sync()
+	if err == nil && l.Err() != ErrDeleted {
+		if err = l.st.epochs.save(l.e.cfg.FS, l.dir()); err == nil {
+			err = l.syncMetadata()
+		}
+		if err == nil {
+			err = l.e.cfg.FS.SyncDir(l.dir())
+		}
+		if err == nil {
+			err = l.e.cfg.FS.SyncDir(l.e.cfg.Dir)
+		}
+	}
+	if err != nil && l.Err() != ErrDeleted {
+		l.names.Store(true)
+		return err
+	}
+	return nil
+}
+
+func (l *Log) syncMetadata() error {
+	f, err := l.e.cfg.FS.Open(l.dir()+"/"+metadataName, vfs.ReadWrite)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	return errors.Join(err, f.Close())
+}
+
+// seal is a rolled segment to be trimmed and closed for good.
+type seal struct {
+	segment  *segment.Segment
+	next     int64  // base of the segment after it
+	snapshot []byte // of the producers at next; nil when there are none
+}
+
+// sealRolled trims rolled segments, writes their indexes, and moves the recovery point behind them. One runs per log.
+func (l *Log) sealRolled() {
+	for {
+		l.syncMu.Lock()
+		if len(l.seals) == 0 {
+			l.sealing = false
+			l.syncMu.Unlock()
+			return
+		}
+		s := l.seals[0]
+		l.syncMu.Unlock()
+		if err := l.sealOne(s); err != nil && l.Err() == nil && s.segment.Base() >= l.pub.read().start {
+			// Unsealed is not lost: the recovery point stays before it. A failed sync of its data is found by the committer,
+			// and under PageCache it is found here.
+			l.e.cfg.Logger.Warn("segment could not be sealed", "log", l.name(), "segment", s.segment.Base(), "error", err)
+			if s.segment.Dirty() {
+				l.e.group.Poison(&l.item, err)
+			}
+		}
+		l.syncMu.Lock()
+		l.seals = l.seals[1:]
+		l.syncMu.Unlock()
+	}
+}
+
+func (l *Log) sealOne(s seal) error {
+	if l.e.cfg.Storage == Memory {
+		return nil
+	}
+	l.pathMu.Lock()
+	defer l.pathMu.Unlock()
+	if l.Err() == ErrDeleted {
+		return nil
+	}
+	if err := s.segment.Seal(); err != nil {
+		return err
+	}
+	if s.snapshot != nil {
+		if err := l.writeSnapshot(s.next, s.snapshot); err != nil {
+			return err
+		}
+	}
+	if err := l.e.cfg.FS.SyncDir(l.dir()); err != nil {
+		return err
+	}
+	return l.e.journal.update(l.name(), func(e *journalEntry) {
+		if e.dirty && e.recovery < s.next {
+			e.recovery = s.next
+		}
+	})
+}
+
+func (l *Log) writeSnapshot(offset int64, b []byte) error {
+	return vfs.WriteFile(l.e.cfg.FS, l.dir(), segment.FileName(offset, segment.SnapshotSuffix), b)
+}
+
+// makeDir makes the directory and partition.metadata. A directory that is there already belongs to a dead topic if the log
+// is new.
+func (l *Log) makeDir() error {
+	fsys := l.e.cfg.FS
+	if l.spec.New {
+		l.e.setAside(l.dir())
+	}
+	if err := fsys.MkdirAll(l.dir()); err != nil {
+		return err
+	}
+	f, err := fsys.Open(l.dir()+"/"+metadataName, vfs.Create)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b := fmt.Appendf(nil, "version: 0\ntopic_id: %s", topicID(l.spec.TopicID))
+	if _, err := f.WriteAt(b, 0); err != nil {
+		return err
+	}
+	if err := f.Truncate(int64(len(b))); err != nil {
+		return err
+	}
+	l.st.dirMade = true
+	l.needNames()
+	return nil
+}
