@@ -131,14 +131,16 @@ func (s *Store) writeCheckpoint(name string, file uint32, off int64, seq uint64)
 	if w.err != nil {
 		return 0, w.err
 	}
-	// Every change that the walk may have seen was written before this place, and is durable before the checkpoint counts.
+	// Every change that the walk may have seen was written before this place, and is durable before the checkpoint counts;
+	// so are the names of the files, which is more than waiting for the last sequence would say of a file just rolled to.
 	s.appendMu.Lock()
 	a := s.active.Load()
 	endFile, endOff, endSeq := a.id, a.size, s.nextSeq-1
 	s.appendMu.Unlock()
-	if err := s.sync.wait(s, endSeq); err != nil {
+	if err := s.sync.file(s, a); err != nil {
 		return 0, err
 	}
+	raise(&s.sync.durable, endSeq)
 	w.begin('Z')
 	w.buf = le.AppendUint64(w.buf, uint64(count))
 	w.buf = le.AppendUint32(w.buf, endFile)

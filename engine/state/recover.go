@@ -161,7 +161,7 @@ func (s *Store) replayLogs(r *recovery) error {
 	if r.syncedFile == last.id && r.syncedOff == last.size {
 		return nil // closed cleanly
 	}
-	s.sync.newName.Store(true)
+	s.sync.made.Add(1)
 	return s.sync.file(s, last)
 }
 
@@ -172,7 +172,7 @@ func (s *Store) newLog(id uint32) error {
 	}
 	s.files[id] = l
 	s.active.Store(l)
-	s.sync.newName.Store(true)
+	s.sync.made.Add(1)
 	return nil
 }
 
@@ -274,6 +274,6 @@ func (s *Store) cutTail(l *logFile, r *recovery) error {
 		return err
 	}
 	s.active.Store(l)
-	s.sync.newName.Store(true)
+	s.sync.made.Add(1)
 	return s.sync.file(s, l)
 }

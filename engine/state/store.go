@@ -193,12 +193,12 @@ func (s *Store) roll(a *logFile) (*logFile, error) {
 	if err := s.sync.file(s, a); err != nil {
 		return nil, err
 	}
-	s.sync.advance(s.nextSeq - 1) // what the new file's header and frames say of this one
+	raise(&s.sync.durable, s.nextSeq-1) // what the new file's header and frames say of this one
 	next, err := createLog(s.fs, s.dir, a.id+1, s.nextSeq)
 	if err != nil {
 		return nil, err
 	}
-	s.sync.newName.Store(true)
+	s.sync.made.Add(1)
 	s.mu.Lock()
 	s.files[next.id] = next
 	s.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 type syncer struct {
 	written atomic.Uint64         // last sequence in the files
 	durable atomic.Uint64         // last sequence known to be synced
-	newName atomic.Bool           // the directory holds a name that is not durable yet
+	made    atomic.Uint64         // names made in the directory
+	named   atomic.Uint64         // of these, how many are known to be durable
 	bad     atomic.Pointer[error] // the first failed sync, as ErrPoisoned
 
 	mu   sync.Mutex // guards busy; held only to decide who syncs
@@ -33,9 +34,9 @@ func (y *syncer) poison(cause error) error {
 	return y.failed()
 }
 
-// advance publishes that all up to seq is durable.
-func (y *syncer) advance(seq uint64) {
-	for old := y.durable.Load(); old < seq && !y.durable.CompareAndSwap(old, seq); old = y.durable.Load() {
+// raise sets v to at least n.
+func raise(v *atomic.Uint64, n uint64) {
+	for old := v.Load(); old < n && !v.CompareAndSwap(old, n); old = v.Load() {
 	}
 }
 
@@ -60,7 +61,7 @@ func (y *syncer) wait(s *Store, seq uint64) error {
 		target := y.written.Load()
 		err := y.file(s, s.active.Load())
 		if err == nil {
-			y.advance(target)
+			raise(&y.durable, target)
 		}
 		y.mu.Lock()
 		y.busy = false
@@ -80,12 +81,13 @@ func (y *syncer) file(s *Store, l *logFile) error {
 	if err := l.f.Sync(); err != nil {
 		return y.poison(err)
 	}
-	if y.newName.Swap(false) {
+	if made := y.made.Load(); y.named.Load() < made {
 		for _, dir := range []string{s.dir, path.Dir(s.dir)} {
 			if err := s.fs.SyncDir(dir); err != nil {
 				return y.poison(err)
 			}
 		}
+		raise(&y.named, made)
 	}
 	return nil
 }
