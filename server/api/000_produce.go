@@ -1,0 +1,250 @@
+package api
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"kaas/codec/api"
+	"kaas/codec/wire"
+	"kaas/engine"
+	"kaas/netio"
+	"kaas/server/topics"
+)
+
+// Produce, key 0, v3-v10. v3 transactional id, magic 2 only; v5 log start offset in the answer; v7 zstd; v8 record errors and message;
+// v9 flexible; v10 the current leader in the answer.
+//
+// The way of a request: decode into scratch memory, validate each batch in the read buffer, gather it under its partition; at the end
+// of the round one write per partition (gatherer.flush), then the answer is encoded. acks=-1 is sent when the group commit that covers
+// it has ended. A request with a batch that needs blocking work (recompression, a look inside a compressed batch, a log not yet
+// loaded) goes to a worker as a whole, with the connection held.
+
+// produceOp is one Produce request in the works.
+type produceOp struct {
+	s      *Service
+	conn   *netio.Conn
+	head   wire.RequestHeader
+	req    api.ProduceRequest
+	resp   api.ProduceResponse
+	reply  *netio.Reply
+	w      wire.Writer
+	worker bool // runs on a worker: replies are posted
+	failed bool // acks=0 and something went wrong: Apache closes the connection
+
+	waits []durableWait
+	left  atomic.Int32 // waits not yet over, and one for the registration itself
+	lost  atomic.Bool  // a commit that was waited for failed
+}
+
+// durableWait waits for the commit that covers one partition's batch.
+type durableWait struct {
+	op    *produceOp
+	log   *engine.Log
+	end   int64 // offset after the batch
+	topic int   // index in the response
+	part  int
+	err   atomic.Bool
+}
+
+var produceOps = sync.Pool{New: func() any { return new(produceOp) }}
+
+// produce takes a Produce request on the loop.
+func (s *Service) produce(c *netio.Conn, cs *connState, head *wire.RequestHeader, body []byte) {
+	op := produceOps.Get().(*produceOp)
+	op.s, op.conn, op.head = s, c, *head
+	if !op.decode(body) {
+		return
+	}
+	op.reply = c.NewReply()
+	if op.blocking() {
+		cs.ls.gather.flush() // what came before on this connection is appended before
+		op.toWorker(body)
+		return
+	}
+	cs.ls.gather.add(op)
+}
+
+// decode reads the request; a malformed one closes the connection.
+func (op *produceOp) decode(body []byte) bool {
+	r := wire.NewReader(body)
+	op.req.Decode(&r, op.head.Version)
+	if r.Err() == nil {
+		op.req.TopicData = mergeTopics(op.req.TopicData)
+		return true
+	}
+	op.conn.Close(fmt.Errorf("%w: Produce v%d: %w", errMalformed, op.head.Version, r.Err()))
+	op.release()
+	return false
+}
+
+// release gives the op back; nothing of the request is kept.
+func (op *produceOp) release() {
+	op.conn, op.reply = nil, nil
+	op.worker, op.failed = false, false
+	op.waits = op.waits[:0]
+	op.lost.Store(false)
+	produceOps.Put(op)
+}
+
+// toWorker runs the request on a worker, with its own copy of the frame.
+func (op *produceOp) toWorker(body []byte) {
+	conn := op.conn
+	body = append([]byte(nil), body...)
+	op.worker = true
+	op.decode(body) // the same bytes: cannot fail
+	conn.Hold()
+	op.s.engine.Go(func() {
+		defer conn.Loop().Post(&resumeConn{conn: conn})
+		g := workerGatherers.Get().(*gatherer)
+		g.s = op.s
+		op.load()
+		g.add(op)
+		g.flush()
+		workerGatherers.Put(g)
+	})
+}
+
+// load opens the logs that were not used since the start. A log that cannot be loaded fails its own appends.
+func (op *produceOp) load() {
+	op.eachPartition(func(p *topics.Partition, _ []byte) bool {
+		if !p.Log.Loaded() {
+			_ = p.Log.Load()
+		}
+		return false
+	})
+}
+
+// blocking tells whether any batch needs work that does not belong on the loop.
+func (op *produceOp) blocking() bool {
+	return op.eachPartition(func(p *topics.Partition, records []byte) bool {
+		return !p.Log.Loaded() || p.Topic.Settings().Rules.Heavy(records)
+	})
+}
+
+// eachPartition calls f for the known partitions of the request until it says true.
+func (op *produceOp) eachPartition(f func(p *topics.Partition, records []byte) bool) bool {
+	for i := range op.req.TopicData {
+		t := &op.req.TopicData[i]
+		topic := op.s.topics.ByName(t.Name)
+		if topic == nil {
+			continue
+		}
+		for j := range t.PartitionData {
+			if p := topic.Partition(t.PartitionData[j].Index); p != nil && f(p, t.PartitionData[j].Records.Bytes) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mergeTopics makes of a request what Apache's map of partitions makes of it: a topic named twice is one, and of a partition named
+// twice the last wins. Ordinary requests come out as they are.
+func mergeTopics(ts []api.ProduceRequestTopicProduceData) []api.ProduceRequestTopicProduceData {
+	out := ts[:0]
+	for i := range ts {
+		at := -1
+		for j := range out {
+			if out[j].Name == ts[i].Name {
+				at = j
+				break
+			}
+		}
+		if len(ts[i].PartitionData) == 0 {
+			continue // a topic without partitions is not answered
+		}
+		if at < 0 {
+			// Swapped, not copied over: the slices behind an element left out stay with the request for the next one.
+			out = out[:len(out)+1]
+			out[len(out)-1], ts[i] = ts[i], out[len(out)-1]
+			at = len(out) - 1
+		} else {
+			out[at].PartitionData = append(out[at].PartitionData, ts[i].PartitionData...)
+		}
+		out[at].PartitionData = lastOfEach(out[at].PartitionData)
+	}
+	return out
+}
+
+// lastOfEach drops the partitions that are named again further on.
+func lastOfEach(ps []api.ProduceRequestPartitionProduceData) []api.ProduceRequestPartitionProduceData {
+	if ascending(ps) {
+		return ps
+	}
+	last := make(map[int32]int, len(ps))
+	for i := range ps {
+		last[ps[i].Index] = i
+	}
+	out := ps[:0]
+	for i := range ps {
+		if last[ps[i].Index] == i {
+			out = append(out, ps[i])
+		}
+	}
+	return out
+}
+
+// ascending tells whether the partitions are in ascending order, so that none is named twice; few clients send them otherwise.
+func ascending(ps []api.ProduceRequestPartitionProduceData) bool {
+	for i := 1; i < len(ps); i++ {
+		if ps[i-1].Index >= ps[i].Index {
+			return false
+		}
+	}
+	return true
+}
+
+// Durable implements engine.DurableWaiter, on the goroutine of the committer.
+func (w *durableWait) Durable(err error) {
+	if err != nil {
+		w.err.Store(true)
+		w.op.lost.Store(true)
+	}
+	w.op.waitOver(true)
+}
+
+// waitOver counts one wait down; with the last the answer goes out.
+func (op *produceOp) waitOver(post bool) {
+	if op.left.Add(-1) > 0 {
+		return
+	}
+	if op.lost.Load() {
+		op.patchLost()
+	}
+	reply := op.reply
+	op.release()
+	if post {
+		reply.Post()
+		return
+	}
+	reply.Send()
+}
+
+// patchLost rewrites an answer that was encoded before a commit failed: a failed sync is never acknowledged.
+func (op *produceOp) patchLost() {
+	var head wire.ResponseHeader
+	var resp api.ProduceResponse
+	fact := op.s.handlers[api.KeyProduce].fact
+	r := wire.NewReader(append([]byte(nil), op.reply.Buf[4:]...))
+	head.Decode(&r, fact.ResponseHeader(op.head.Version))
+	resp.Decode(&r, op.head.Version)
+	for i := range op.waits {
+		w := &op.waits[i]
+		if !w.err.Load() {
+			continue
+		}
+		p := &resp.Responses[w.topic].PartitionResponses[w.part]
+		p.Default()
+		p.Index, p.ErrorCode = resp.Responses[w.topic].PartitionResponses[w.part].Index, api.ErrKafkaStorageError
+		p.BaseOffset, p.LogStartOffset = -1, -1
+	}
+	op.encode(&resp)
+}
+
+// encode writes the answer into the reply's buffer.
+func (op *produceOp) encode(resp *api.ProduceResponse) {
+	op.w.B = op.reply.Buf[:0]
+	encodeResponse(&op.w, op.s.handlers[api.KeyProduce].fact, op.head.Version, op.head.CorrelationID, resp)
+	op.reply.Buf, op.w.B = op.w.B, nil
+}

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"kaas/codec/api"
+	"kaas/codec/wire"
+	"kaas/netio"
+)
+
+// ApiVersions, key 18, v0-v3. v1 throttle time; v3 flexible body (never a flexible header), client software name and version,
+// supported and finalized features (tagged).
+//
+// A version out of range is answered in v0 with error 35 and key 18 alone (KIP-511).
+func serveApiVersions(c *call) {
+	var q api.ApiVersionsRequest
+	if !c.decode(&q) {
+		return
+	}
+	var p api.ApiVersionsResponse
+	p.Default()
+	if c.version() >= 3 && (!softwareName(q.ClientSoftwareName) || !softwareName(q.ClientSoftwareVersion)) {
+		p.ErrorCode = api.ErrInvalidRequest
+		c.answer(&p)
+		return
+	}
+	p.ApiKeys = c.s.advertised
+	p.SupportedFeatures = supportedFeatures
+	p.FinalizedFeatures = finalizedFeatures
+	p.FinalizedFeaturesEpoch = c.s.featuresEpoch
+	c.answer(&p)
+}
+
+// metadataVersion is Apache's metadata.version 3.7-IV4: what the answers of this broker look like.
+const metadataVersion = 19
+
+var (
+	supportedFeatures = []api.ApiVersionsResponseSupportedFeatureKey{{Name: "metadata.version", MinVersion: 1, MaxVersion: metadataVersion}}
+	finalizedFeatures = []api.ApiVersionsResponseFinalizedFeatureKey{{Name: "metadata.version", MinVersionLevel: metadataVersion, MaxVersionLevel: metadataVersion}}
+)
+
+// advertise makes the list that ApiVersions answers: what has a handler.
+func advertise(t *[maxKey]*handler) (keys []api.ApiVersionsResponseApiVersion) {
+	for _, h := range t {
+		if h != nil {
+			keys = append(keys, api.ApiVersionsResponseApiVersion{ApiKey: h.key, MinVersion: h.min, MaxVersion: h.max})
+		}
+	}
+	return keys
+}
+
+// answerUnknownApiVersions tells a client of another age which versions of ApiVersions it may use.
+func (s *Service) answerUnknownApiVersions(c *netio.Conn, correlation int32) {
+	h := s.handlers[api.KeyApiVersions]
+	p := api.ApiVersionsResponse{ErrorCode: api.ErrUnsupportedVersion}
+	p.ApiKeys = []api.ApiVersionsResponseApiVersion{{ApiKey: h.key, MinVersion: h.min, MaxVersion: h.max}}
+	reply := c.NewReply()
+	w := wire.Writer{B: reply.Buf[:0]}
+	encodeResponse(&w, h.fact, 0, correlation, &p)
+	reply.Buf = w.B
+	reply.Send()
+}
+
+// softwareName tells whether s matches [a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])? (KIP-511).
+func softwareName(s string) bool {
+	for i := 0; i < len(s); i++ {
+		ch := s[i]
+		letter := ch >= 'a' && ch <= 'z' || ch >= 'A' && ch <= 'Z' || ch >= '0' && ch <= '9'
+		if !letter && (i == 0 || i == len(s)-1 || ch != '-' && ch != '.') {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"kaas/codec/api"
+)
+
+// handler is one row of the table: an API key, the versions served of it, and what serves them.
+type handler struct {
+	key      int16
+	min, max int16
+	serve    func(*call) // nil for Produce and Fetch, which the dispatcher calls on paths of their own
+	fact     *api.Fact
+}
+
+// maxKey bounds the look-up table; it is above every key of the registry.
+const maxKey = 128
+
+// served lists what this broker serves, in the order of the keys. min and max are versions; they lie within the registry's range.
+var served = [...]handler{
+	{key: api.KeyProduce, min: 3, max: 10},
+	{key: api.KeyFetch, min: 4, max: 16},
+	{key: api.KeyListOffsets, min: 0, max: 8, serve: offLoop(listOffsets)},
+	{key: api.KeyMetadata, min: 0, max: 12, serve: serveMetadata},
+	{key: api.KeyFindCoordinator, min: 0, max: 4, serve: offLoop(findCoordinator)},
+	{key: api.KeyApiVersions, min: 0, max: 3, serve: serveApiVersions},
+	{key: api.KeyCreateTopics, min: 0, max: 7, serve: offLoop(createTopics)},
+	{key: api.KeyDeleteTopics, min: 0, max: 6, serve: offLoop(deleteTopics)},
+	{key: api.KeyDeleteRecords, min: 0, max: 2, serve: offLoop(deleteRecords)},
+	{key: api.KeyInitProducerId, min: 0, max: 4, serve: offLoop(initProducerID)},
+	{key: api.KeyOffsetForLeaderEpoch, min: 0, max: 4, serve: offLoop(offsetForLeaderEpoch)},
+	{key: api.KeyDescribeConfigs, min: 0, max: 4, serve: offLoop(describeConfigs)},
+	{key: api.KeyAlterConfigs, min: 0, max: 2, serve: offLoop(alterConfigs)},
+	{key: api.KeyCreatePartitions, min: 0, max: 3, serve: offLoop(createPartitions)},
+	{key: api.KeyIncrementalAlterConfigs, min: 0, max: 1, serve: offLoop(incrementalAlterConfigs)},
+	{key: api.KeyListPartitionReassignments, min: 0, max: 0, serve: onLoop(listPartitionReassignments)},
+	{key: api.KeyDescribeCluster, min: 0, max: 1, serve: onLoop(describeCluster)},
+}
+
+// handlerOf finds the handler of a key; nil if it is not served.
+func (s *Service) handlerOf(key int16) *handler {
+	if key < 0 || key >= maxKey {
+		return nil
+	}
+	return s.handlers[key]
+}
+
+// joinHandlers joins the table with the registry. A row outside the registry's versions is a mistake in the table.
+func joinHandlers() (t [maxKey]*handler) {
+	for i := range served {
+		h := served[i]
+		fact, ok := api.Lookup(h.key)
+		if !ok || h.min < fact.Min || h.max > fact.Max {
+			panic("BUG: served versions outside the registry: " + fact.Name)
+		}
+		h.fact = &fact
+		t[h.key] = &h
+	}
+	return t
+}

@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	"kaas/engine"
+	"kaas/engine/state"
+	"kaas/engine/vfs"
+	"kaas/netio"
+	"kaas/server/api"
+	"kaas/server/config"
+	"kaas/server/logging"
+	"kaas/server/topics"
+)
+
+// catalogDir is the directory of the catalog in the data directory.
+const catalogDir = "__kaas"
+
+// Limits of one connection. They bound memory: what a client has sent and not yet been answered, and answers it does not read.
+const (
+	inflightPerConnMax = 64      // requests begun and not yet answered
+	unreadPerConnMax   = 4 << 20 // bytes of answers in memory, not counting slices of files
+)
+
+// Broker is one running broker.
+type Broker struct {
+	cfg    *config.Broker
+	levels *logging.Levels
+	log    *slog.Logger
+	engine *engine.Engine
+	store  *state.Store
+	topics *topics.Registry
+	api    *api.Service
+	net    *netio.Server
+	ready  Ready
+}
+
+// Ready says where a broker is to be reached: the JSON line that tells that the port is open.
+type Ready struct {
+	Listeners  map[string]string `json:"listeners"` // name to host:port as bound
+	ClusterID  string            `json:"clusterId"`
+	NodeID     int32             `json:"nodeId"`
+	Durability string            `json:"durability"`
+	Storage    string            `json:"storage"`
+	DataDir    string            `json:"dataDir"`
+	StartMs    float64           `json:"startMs"`
+}
+
+// Start starts a broker. began is when the process began, for the start time in Ready; progress gets lines about long recoveries.
+func Start(cfg *config.Broker, began time.Time, progress io.Writer) (b *Broker, err error) {
+	levels := logging.New(progress, slog.LevelWarn)
+	b = &Broker{cfg: cfg, levels: levels, log: levels.Logger("kaas.server")}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	for _, n := range cfg.Notes {
+		b.log.Info(n)
+	}
+	raiseOpenFiles(b.log)
+	for _, step := range []func() error{b.openEngine, b.openCatalog, b.recover, b.openPorts} {
+		if err := step(); err != nil {
+			return b, err
+		}
+	}
+	b.net.Start()
+	b.ready.StartMs = float64(time.Since(began).Microseconds()) / 1000
+	return b, nil
+}
+
+// Ready returns where the broker is to be reached.
+func (b *Broker) Ready() Ready { return b.ready }
+
+// openEngine locks the data directory.
+func (b *Broker) openEngine() (err error) {
+	c := b.cfg
+	ec := engine.Config{
+		Dir: c.DataDir, MemoryMaxBytes: c.MemoryMaxBytes, MaxOpenFiles: c.OpenFilesMax,
+		CommitThreads: c.CommitThreads, RecoveryThreads: c.RecoveryThreads,
+		Format: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
+		ProducerExpiry: c.ProducerIDExpiration, Durability: engine.PageCache,
+	}
+	b.ready.Durability, b.ready.Storage, b.ready.DataDir = "page-cache", "disk", c.DataDir
+	if c.GroupCommit {
+		ec.Durability, b.ready.Durability = engine.GroupCommit, "group-commit"
+	}
+	if c.Memory {
+		ec.Storage, b.ready.Storage = engine.Memory, "memory"
+	}
+	if c.MemoryRefuse {
+		ec.MemoryFull = engine.Refuse
+	}
+	b.engine, err = engine.Open(ec)
+	return err
+}
+
+// openCatalog reads what exists, and opens the logs of it.
+func (b *Broker) openCatalog() (err error) {
+	fs := vfs.OS
+	if b.cfg.Memory {
+		fs = vfs.Memory()
+	}
+	b.store, err = state.Open(fs, filepath.Join(b.cfg.DataDir, catalogDir), state.Options{OnError: func(err error) {
+		b.log.Warn("catalog: housekeeping failed and will be tried again", "error", err)
+	}})
+	if err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	b.topics, err = topics.New(b.cfg, b.store, b.engine, b.log)
+	if err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	b.ready.ClusterID, b.ready.NodeID = b.topics.Catalog().ClusterID(), b.cfg.NodeID
+	return nil
+}
+
+// recover makes whole the logs that an unclean stop may have left otherwise.
+func (b *Broker) recover() (err error) {
+	return b.engine.Recover(context.Background(), b.topics.Logs(), b.progress())
+}
+
+// progress tells how far a recovery is, once a second at most; a short one says nothing.
+func (b *Broker) progress() func(done, total int64) {
+	last := time.Now()
+	return func(done, total int64) {
+		if now := time.Now(); now.Sub(last) >= time.Second {
+			last = now
+			b.log.Warn("recovering logs after an unclean stop", "percent", done*100/max(total, 1), "bytes", done, "of", total)
+		}
+	}
+}
+
+// openPorts binds the listeners; nobody is accepted before Start.
+func (b *Broker) openPorts() (err error) {
+	c := b.cfg
+	b.api = api.New(api.Config{
+		Topics: b.topics, Engine: b.engine, Levels: b.levels,
+		ClusterID: b.ready.ClusterID, NodeID: c.NodeID, Rack: c.Rack,
+		Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes),
+	})
+	perHost := make(map[string]int, len(c.ConnectionsPerHost))
+	for host, n := range c.ConnectionsPerHost {
+		perHost[host] = int(n)
+	}
+	b.net, err = netio.New(netio.Config{
+		Loops: c.Loops, MaxFrameBytes: c.SocketRequestMaxBytes, IdleMax: c.ConnectionsMaxIdle,
+		MaxConns: int(c.MaxConnections), MaxConnsPerIP: int(c.MaxConnectionsPerIP), PerIPOverrides: perHost,
+		SendBufferBytes: int(c.SocketSendBuffer), RecvBufferBytes: int(c.SocketReceiveBuffer), Backlog: int(c.ListenBacklog),
+		PausePendingReplies: inflightPerConnMax, PausePendingBytes: unreadPerConnMax,
+		Logger: b.levels.Logger("kaas.netio"),
+	}, b.api)
+	if err != nil {
+		return err
+	}
+	b.ready.Listeners = make(map[string]string, len(c.Listeners))
+	var endpoints []api.Endpoint
+	for i, l := range c.Listeners {
+		addr, err := b.net.Listen(net.JoinHostPort(l.Host, fmt.Sprint(l.Port)), i)
+		if err != nil {
+			return fmt.Errorf("listener %s: %w (is another broker running there?)", l.Name, err)
+		}
+		port := int32(addr.(*net.TCPAddr).Port)
+		b.ready.Listeners[l.Name] = net.JoinHostPort(shownHost(l.Host), fmt.Sprint(port))
+		if l.AdvertisedPort != 0 {
+			port = int32(l.AdvertisedPort)
+		}
+		endpoints = append(endpoints, api.Endpoint{Host: l.AdvertisedHost, Port: port})
+	}
+	b.api.SetEndpoints(endpoints)
+	return nil
+}
+
+// shownHost is where to reach a listener that is bound to every address.
+func shownHost(host string) string {
+	if host == "" || host == "0.0.0.0" || host == "::" {
+		return "127.0.0.1"
+	}
+	return host
+}
+
+// drainMax bounds how long a stop waits for answers that are due.
+const drainMax = 10 * time.Second
+
+// Stop drains connections, syncs and closes everything.
+func (b *Broker) Stop() error {
+	b.net.StopAccepting()
+	ctx, cancel := context.WithTimeout(context.Background(), drainMax)
+	defer cancel()
+	err := b.net.Drain(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = nil // clients that do not read their answers do not make a stop unclean
+	}
+	return errors.Join(err, b.close())
+}
+
+// close closes what is open, in the order that keeps everything that was accepted.
+func (b *Broker) close() error {
+	var errs []error
+	if b.engine != nil {
+		errs = append(errs, b.engine.Close())
+	}
+	if b.store != nil {
+		errs = append(errs, b.store.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,24 @@
+package server
+
+import (
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+)
+
+// raiseOpenFiles raises the soft limit of open files to the hard one: connections and segments both take descriptors.
+func raiseOpenFiles(log *slog.Logger) {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		log.Warn("cannot read the limit of open files", "error", err)
+		return
+	}
+	if r.Cur >= r.Max {
+		return
+	}
+	want := r
+	want.Cur = r.Max
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &want); err != nil {
+		log.Warn("cannot raise the limit of open files", "from", r.Cur, "to", r.Max, "error", err)
+	}
+}
