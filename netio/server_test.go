@@ -6,12 +6,15 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // within is how long a test waits for something that must happen. Only a failing
@@ -160,11 +163,23 @@ func receive[T any](t testing.TB, ch <-chan T) T {
 	}
 }
 
-// pattern is n bytes that tell where they are from.
+// noise is what pattern copies from; its length is prime, so a piece in the wrong
+// place does not look right by chance.
+var noise = func() []byte {
+	b := make([]byte, 65521)
+	rng := rand.New(rand.NewPCG(5, 6))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	return b
+}()
+
+// pattern is n bytes that depend on seed and tell where they are from.
 func pattern(seed, n int) []byte {
 	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(seed + i*7 + i>>8)
+	at := copy(b, noise[seed*7919%len(noise):])
+	for at < n {
+		at += copy(b[at:], noise)
 	}
 	return b
 }
@@ -227,7 +242,7 @@ func TestConnFacts(t *testing.T) {
 	}
 	got := make(chan facts, 2)
 	_, addr := serve(t, Config{}, &hooks{opened: func(c *Conn) {
-		n, _ := getNodelay(c)
+		n, _ := unix.GetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY)
 		got <- facts{c.Listener(), c.RemoteAddr(), c.LocalAddr(), c.ID(), n}
 	}})
 	for id := range uint64(2) {
@@ -267,7 +282,7 @@ func TestFileSlices(t *testing.T) {
 	eventually(t, "all slices released", func() bool { return ref.n.Load() == int32(2*len(slices)) })
 }
 
-// later completes replies from other goroutines, in an order of its own.
+// Replies completed by other goroutines, in another order.
 func TestRepliesOutOfOrder(t *testing.T) {
 	const n = 500
 	var mu sync.Mutex
