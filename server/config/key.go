@@ -145,7 +145,7 @@ func listenerKey(name string) *Key {
 // nearest returns the broker key with the smallest edit distance to name, or ""
 // when none is near enough to be what was meant.
 func nearest(name string) string {
-	best, at := "", len(name)/3+2
+	best, at := "", min(len(name)/3+2, 7)
 	for i := range brokerKeys {
 		if d := distance(name, brokerKeys[i].Name, at); d < at {
 			best, at = brokerKeys[i].Name, d
@@ -166,6 +166,7 @@ func distance(a, b string, limit int) int {
 	for i := range len(a) {
 		diagonal := row[0]
 		row[0] = i + 1
+		least := row[0]
 		for j := range len(b) {
 			cost := diagonal
 			if a[i] != b[j] {
@@ -173,6 +174,10 @@ func distance(a, b string, limit int) int {
 			}
 			diagonal = row[j+1]
 			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+			least = min(least, row[j+1])
+		}
+		if least >= limit {
+			return limit // later rows are not smaller
 		}
 	}
 	return min(row[len(b)], limit)

@@ -19,6 +19,8 @@ func TestListeners(t *testing.T) {
 			[]Listener{{"PLAINTEXT", "0.0.0.0", 0, "kafka.example", 0, "PLAINTEXT"}}},
 		{"listeners=IN://:1, OUT://h:2\nlistener.security.protocol.map=in:plaintext,OUT:PLAINTEXT\nadvertised.listeners=OUT://o:3",
 			[]Listener{{"IN", "", 1, "box.example", 1, "PLAINTEXT"}, {"OUT", "h", 2, "o", 3, "PLAINTEXT"}}},
+		{"listeners=IN://h:0,OUT://h:0\nlistener.security.protocol.map=IN:PLAINTEXT,OUT:PLAINTEXT",
+			[]Listener{{"IN", "h", 0, "h", 0, "PLAINTEXT"}, {"OUT", "h", 0, "h", 0, "PLAINTEXT"}}},
 		{"listeners=PLAINTEXT://a:1,CTL://a:1\ncontroller.listener.names=ctl", []Listener{{"PLAINTEXT", "a", 1, "a", 1, "PLAINTEXT"}}},
 	} {
 		if got := mustLoad(t, c.text).Listeners; !slices.Equal(got, c.want) {

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,71 @@ func TestDefaults(t *testing.T) {
 	}
 	if len(b.Notes) != 0 {
 		t.Errorf("notes without settings: %q", b.Notes)
+	}
+}
+
+// TestTypedFields gives every effective key a value that is not its default.
+func TestTypedFields(t *testing.T) {
+	got := mustLoad(t, `
+node.id=7
+broker.rack=r1
+log.dirs= /data/kaas
+kaas.durability=page-cache
+kaas.storage=memory
+kaas.memory.max.bytes=2097152
+kaas.memory.full.policy=refuse
+kaas.compressed.batch.validation=full
+kaas.inflight.max.bytes=3145728
+kaas.loops=5
+kaas.open.files.max=99
+kaas.commit.threads=3
+kaas.recovery.threads=4
+num.recovery.threads.per.data.dir=6
+auto.create.topics.enable=FALSE
+delete.topic.enable=false
+num.partitions=8
+default.replication.factor=2
+connections.max.idle.ms=-1
+max.connections=10
+max.connections.per.ip=9
+max.connections.per.ip.overrides=h:1
+socket.request.max.bytes=11
+socket.send.buffer.bytes=-1
+socket.receive.buffer.bytes=13
+socket.listen.backlog.size=14
+fetch.max.bytes=2048
+max.incremental.fetch.session.cache.slots=15
+log.retention.check.interval.ms=16
+producer.id.expiration.ms=17
+min.insync.replicas=2
+offsets.topic.num.partitions=18
+offsets.topic.replication.factor=2
+offsets.topic.segment.bytes=19
+transaction.state.log.num.partitions=20
+transaction.state.log.replication.factor=3
+transaction.state.log.segment.bytes=21
+transaction.state.log.min.isr=2`)
+	want := Broker{NodeID: 7, Rack: "r1", DataDir: "/data/kaas", Memory: true, MemoryMaxBytes: 2 << 20, MemoryRefuse: true,
+		FullBatchValidation: true, InflightMaxBytes: 3 << 20, Loops: 5, OpenFilesMax: 99, CommitThreads: 3, RecoveryThreads: 6,
+		NumPartitions: 8, DefaultReplicationFactor: 2, MaxConnections: 10, MaxConnectionsPerIP: 9, ConnectionsPerHost: map[string]int32{"h": 1},
+		SocketRequestMaxBytes: 11, SocketSendBuffer: -1, SocketReceiveBuffer: 13, ListenBacklog: 14, FetchMaxBytes: 2048, FetchSessionSlots: 15,
+		RetentionCheckInterval: 16 * time.Millisecond, ProducerIDExpiration: 17 * time.Millisecond,
+		OffsetsTopic: InternalTopic{18, 2, 19, 2}, TransactionTopic: InternalTopic{20, 3, 21, 2}}
+	bare := *got
+	bare.Listeners, bare.Notes, bare.static, bare.all, bare.own, bare.hostname, bare.topic = nil, nil, nil, nil, nil, nil, Topic{}
+	if !reflect.DeepEqual(bare, want) {
+		t.Errorf("got %+v\nwant %+v", bare, want)
+	}
+	if b := mustLoad(t, "connections.max.idle.ms=9223372036854775807\nnode.id=1\nbroker.id=1"); b.ConnectionsMaxIdle < 290*365*24*time.Hour {
+		t.Errorf("the longest idle time became %v", b.ConnectionsMaxIdle)
+	}
+	b := mustLoad(t, "")
+	if b.Loops < 1 || b.RecoveryThreads < 2 || b.CommitThreads != 16 || b.InflightMaxBytes != 256<<20 {
+		t.Errorf("derived defaults: loops %d, recovery %d, commit %d, in flight %d", b.Loops, b.RecoveryThreads, b.CommitThreads, b.InflightMaxBytes)
+	}
+	if b.Float("log.cleaner.min.cleanable.ratio") != 0.5 || !b.Bool("log.cleaner.enable") || b.Int("group.max.session.timeout.ms") != 1800000 ||
+		!slices.Equal(b.List("log.cleanup.policy"), []string{"delete"}) {
+		t.Error("a getter gives another value than the default")
 	}
 }
 

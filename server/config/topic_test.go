@@ -176,6 +176,15 @@ func TestNewTopic(t *testing.T) {
 	}
 }
 
+func TestKnownVersion(t *testing.T) {
+	for v, want := range map[string]bool{"3.7": true, "3.7.2": true, "3.7-IV4": true, "3.7-IV04": false, "3.7-IV": false, "3.7-IV-1": false,
+		"0.8.0": true, "0.8.0-IV0": false, "0.10.2.2": true, "4.0": false, "": false, "-IV0": false} {
+		if got := knownVersion(v); got != want {
+			t.Errorf("%q: %v", v, got)
+		}
+	}
+}
+
 func TestJavaDouble(t *testing.T) {
 	for f, want := range map[float64]string{0: "0.0", 0.5: "0.5", 1: "1.0", 0.001: "0.001", 0.0001: "1.0E-4", 9999999: "9999999.0",
 		1e7: "1.0E7", 123456789: "1.23456789E8", math.MaxFloat64: "1.7976931348623157E308", math.Inf(1): "Infinity", math.Inf(-1): "-Infinity"} {

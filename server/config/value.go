@@ -45,9 +45,7 @@ func (k *Key) parse(raw string) (value, *Error) {
 			return v, nil
 		}
 	}
-	if k.Sensitive() {
-		raw = "[hidden]"
-	}
+	// A PASSWORD has no validator, so no secret gets into this message.
 	return value{}, &Error{CodeInvalidConfig, k.Name, fmt.Sprintf("Invalid value %s for configuration %s: %s", raw, k.Name, why)}
 }
 
