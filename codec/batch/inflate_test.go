@@ -67,6 +67,10 @@ func TestDeflatedIsReadByOthers(t *testing.T) {
 // TestInflateOthers reads what other writers make, with the options that Kafka clients use.
 func TestInflateOthers(t *testing.T) {
 	inf := NewInflater(1 << 20)
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, content := range contents() {
 		check := func(what string, codec Codec, packed []byte) {
 			t.Helper()
@@ -76,7 +80,7 @@ func TestInflateOthers(t *testing.T) {
 			}
 		}
 		check("raw snappy block", CodecSnappy, snappy.Encode(nil, content))
-		for _, size := range []lz4.BlockSize{lz4.Block64Kb, lz4.Block256Kb, lz4.Block1Mb, lz4.Block4Mb} {
+		for _, size := range []lz4.BlockSize{lz4.Block64Kb, lz4.Block4Mb} {
 			for _, sum := range []bool{false, true} {
 				var b bytes.Buffer
 				w := lz4.NewWriter(&b)
@@ -101,10 +105,6 @@ func TestInflateOthers(t *testing.T) {
 			_ = w.Close()
 		}
 		check("two gzip members", CodecGzip, b.Bytes())
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
-		if err != nil {
-			t.Fatal(err)
-		}
 		check("two zstd frames", CodecZstd, e.EncodeAll(content[half:], e.EncodeAll(content[:half], nil)))
 		check("two snappy streams", CodecSnappy, toSnappy(toSnappy(nil, content[:half]), content[half:]))
 	}
@@ -145,8 +145,8 @@ func TestInflateLimitInValidate(t *testing.T) {
 	rules.FullCompressed = true
 	spec := NewSpec()
 	spec.Codec = CodecZstd
-	set := build(t, nil, spec, []fixtureRecord{{Timestamp: 5, Value: make([]byte, 20<<20)}}, new(Deflater))
-	if len(set) > 10_000 {
+	set := build(t, nil, spec, []fixtureRecord{{Timestamp: 5, Value: make([]byte, 3<<20)}}, new(Deflater))
+	if len(set) > 3000 {
 		t.Fatalf("%d bytes", len(set))
 	}
 	_, rej := Validate(set, &rules, env(NewInflater(1<<20)))

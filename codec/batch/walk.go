@@ -54,10 +54,11 @@ func walkFrames(b []byte, count int32, baseTimestamp int64, want demands) walked
 			w.outOfRange = true
 		}
 		if runs && len(b)-f.end >= 2 && b[f.end] == b[p] && b[f.end+1] == b[p+1] {
-			n, maxDelta := uniformRun(b[p:], f.end-p, int(count-i)-1)
-			f.end += n * (f.end - p)
-			i += int32(n)
-			w.maxTimestamp = max(w.maxTimestamp, baseTimestamp+maxDelta)
+			if n, maxDelta := uniformRun(b[p:], f.end-p, int(count-i)-1); n > 0 {
+				f.end += n * (f.end - p)
+				i += int32(n)
+				w.maxTimestamp = max(w.maxTimestamp, baseTimestamp+maxDelta)
+			}
 		}
 	}
 	if f.end != len(b) {
@@ -121,7 +122,7 @@ func shortFrame(b []byte, at int, f *frame) bool {
 // uniformRun counts the frames, at most limit, that follow the one in b[:size] and are shaped like it: the same
 // lengths of frame, key and value, deltas of the same number of bytes, none negative, no headers. Such frames differ
 // only in bits that cannot make them wrong, so one masked comparison checks them; records of a load test, a sensor or
-// a counter are like that. maxDelta is their largest timestamp delta.
+// a counter are like that. maxDelta is their largest timestamp delta, if there are any.
 //
 // The bytes of two varints of the same length, taken as little-endian numbers, compare as their values do.
 func uniformRun(b []byte, size, limit int) (n int, maxDelta int64) {
