@@ -291,15 +291,15 @@ func TestCompaction(t *testing.T) {
 			}
 		})
 	}
-	for v := range 12000 {
+	for v := range 5000 {
 		i := v % 20 // the others must be moved
-		put(t, s, string(key(i)), string(value(i, v)), v%1000 == 0)
+		put(t, s, string(key(i)), string(value(i, v)), v%500 == 0)
 	}
 	close(done)
 	wg.Wait()
 	s.work.Wait()
 	if st := s.Stats(); st.Keys != keys || st.TotalBytes > 200<<10 || st.Checkpoint == 0 {
-		t.Errorf("after 12000 overwrites: %+v", st)
+		t.Errorf("after 5000 overwrites: %+v", st)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestCompaction(t *testing.T) {
 	for i := range keys {
 		last := 0
 		if i < 20 {
-			last = 12000 - 20 + i
+			last = 5000 - 20 + i
 		}
 		want(t, s, string(key(i)), string(value(i, last)))
 	}

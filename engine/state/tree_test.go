@@ -36,20 +36,20 @@ func verify(t *testing.T, tr *tree, model map[string]place, rng *rand.Rand) {
 }
 
 func TestTree(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(9) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		tr, model := &tree{}, map[string]place{}
 		space := []int{10, 300, 20000}[rng.IntN(3)]
 		if seed%3 == 0 {
-			tr, model = bulk(rng.IntN(9000))
+			tr, model = bulk(rng.IntN(5000))
 		}
-		for i := range 30000 {
+		for i := range 9000 {
 			k := fmt.Sprintf("%0*d", 1+rng.IntN(3)*20, rng.IntN(space))
-			if rng.IntN(10000) == 0 {
+			if rng.IntN(3000) == 0 {
 				verify(t, tr, model, rng)
 			}
 			// Seasons of growth and of decline.
-			if rng.IntN(100) < []int{20, 80}[i/6000%2] {
+			if rng.IntN(100) < []int{20, 80}[i/2000%2] {
 				old, had := tr.remove([]byte(k))
 				if want, ok := model[k]; had != ok || old != want {
 					t.Fatalf("remove %q: %v %v, want %v %v", k, old, had, want, ok)
@@ -104,7 +104,7 @@ func TestBuilderOrder(t *testing.T) {
 // TestTreeMemory holds the index to its budget: keys in random order, 60 bytes each.
 func TestTreeMemory(t *testing.T) {
 	tr := &tree{}
-	const n = 50_000
+	const n = 20_000
 	rng := rand.New(rand.NewPCG(1, 1))
 	before := heap()
 	for range n {
