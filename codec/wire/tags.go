@@ -21,11 +21,7 @@ type TagReader struct {
 
 // Tags begins the tagged section of a struct.
 func (r *Reader) Tags() TagReader {
-	n := r.Uvarint()
-	if n > 0 && uint64(n) > uint64(r.Rest()/2) { // a tag and a size take at least a byte each
-		r.short()
-		n = 0
-	}
+	n := r.Uvarint() // not checked: tags are kept as they come, nothing is allocated by their number
 	return TagReader{left: n, end: r.off}
 }
 
