@@ -31,7 +31,7 @@ func describeConfigs(c *call, q *api.DescribeConfigsRequest, p *api.DescribeConf
 			continue
 		}
 		for k := range entries {
-			describeEntry(api.Next(&o.Configs), &entries[k], q, c.version())
+			describeEntry(api.Next(&o.Configs), &entries[k], q)
 		}
 	}
 }
@@ -82,11 +82,10 @@ func (c *call) checkBrokerName(name, or string) *topics.Error {
 	return nil
 }
 
-// describeEntry writes one entry into the answer.
-func describeEntry(o *api.DescribeConfigsResponseDescribeConfigsResourceResult, e *config.Entry, q *api.DescribeConfigsRequest, version int16) {
+// describeEntry writes one entry into the answer. is_default (v0 only) stays false, as Apache 3.7 sends it.
+func describeEntry(o *api.DescribeConfigsResponseDescribeConfigsResourceResult, e *config.Entry, q *api.DescribeConfigsRequest) {
 	o.Name, o.Value = e.Name, wire.NullString{String: e.Value, Valid: !e.Null}
 	o.ReadOnly, o.IsSensitive, o.ConfigSource, o.ConfigType = e.ReadOnly, e.Sensitive, int8(e.Source), int8(e.Type)
-	o.IsDefault = version == 0 && e.Source == config.SourceDefault
 	o.Documentation = wire.NullString{}
 	if q.IncludeSynonyms {
 		for _, s := range e.Synonyms {

@@ -60,6 +60,7 @@ func (g *gatherer) init(s *Service) {
 func (g *gatherer) add(op *produceOp) {
 	g.ops = append(g.ops, op)
 	td := op.req.TopicData
+	refused := op.refusedWhole()
 	op.resp.Responses = resize(op.resp.Responses, len(td))
 	for i := range td {
 		t := &op.resp.Responses[i]
@@ -71,7 +72,10 @@ func (g *gatherer) add(op *produceOp) {
 			p.Default()
 			p.Index = td[i].PartitionData[j].Index
 			p.BaseOffset = -1
-			code := g.admit(op, topic, &td[i].PartitionData[j], p, i, j)
+			code := refused
+			if code == api.ErrNone {
+				code = g.admit(op, topic, &td[i].PartitionData[j], p, i, j)
+			}
 			if code != api.ErrNone {
 				p.ErrorCode = code
 				op.failed = true
@@ -80,11 +84,28 @@ func (g *gatherer) add(op *produceOp) {
 	}
 }
 
-// admit decides on one partition's batch: gathered, or refused with a code.
-func (g *gatherer) admit(op *produceOp, topic *topics.Topic, data *api.ProduceRequestPartitionProduceData, p *api.ProduceResponsePartitionProduceResponse, i, j int) api.ErrorCode {
+// refusedWhole is the code that every partition of a request gets, whatever its batch: acks out of range, or a transactional batch in a
+// request that names no transactional id.
+func (op *produceOp) refusedWhole() api.ErrorCode {
 	if op.req.Acks < acksAll || op.req.Acks > acksLeader {
 		return api.ErrInvalidRequiredAcks
 	}
+	if op.req.TransactionalId.Valid {
+		return api.ErrNone
+	}
+	for i := range op.req.TopicData {
+		for j := range op.req.TopicData[i].PartitionData {
+			set := op.req.TopicData[i].PartitionData[j].Records.Bytes
+			if v, err := batch.PeekHeader(set); err == nil && v.IsTransactional() {
+				return api.ErrTransactionalIdAuthorizationFailed
+			}
+		}
+	}
+	return api.ErrNone
+}
+
+// admit decides on one partition's batch: gathered, or refused with a code.
+func (g *gatherer) admit(op *produceOp, topic *topics.Topic, data *api.ProduceRequestPartitionProduceData, p *api.ProduceResponsePartitionProduceResponse, i, j int) api.ErrorCode {
 	if topics.IsInternal(op.req.TopicData[i].Name) {
 		return api.ErrInvalidTopicException
 	}
@@ -110,11 +131,7 @@ func (g *gatherer) admit(op *produceOp, topic *topics.Topic, data *api.ProduceRe
 	}
 	records = records[:info.Size]
 	if info.Transactional {
-		// Transactions are not served yet, so no batch can belong to one that was begun.
-		if !op.req.TransactionalId.Valid {
-			return api.ErrTransactionalIdAuthorizationFailed
-		}
-		return api.ErrInvalidTxnState
+		return api.ErrInvalidTxnState // transactions are not served yet, so the batch belongs to none that was begun
 	}
 	if info.Recompress {
 		if records, rejected = batch.Recompress(nil, batch.View(records), &set.Rules, &g.env, g.deflater); rejected != nil {
