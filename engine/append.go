@@ -100,7 +100,7 @@ func (l *Log) appendLocked(entries []Entry) error {
 	st.run.reset(st.end)
 	st.run.all = entries
 	defer func() { st.run.all = nil }()
-	if err := l.prepare(now); err != nil {
+	if err := l.prepare(); err != nil {
 		return err
 	}
 	for i := range entries {
@@ -304,8 +304,9 @@ func (l *Log) active() *segment.Segment {
 }
 
 // prepare makes the log writable: marked in the journal, with a directory. Both become durable with the first commit.
-func (l *Log) prepare(now time.Time) error {
+func (l *Log) prepare() error {
 	st := l.st
+	need := false
 	if l.e.cfg.Storage == Disk && !st.marked {
 		recovery := st.end
 		if a := l.active(); a != nil {
@@ -314,16 +315,15 @@ func (l *Log) prepare(now time.Time) error {
 		if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.recovery = true, recovery }); err != nil {
 			return fmt.Errorf("%w: %w", ErrStorage, err)
 		}
-		st.marked = true
-		l.needNames()
+		st.marked, need = true, true
 	}
 	if !st.dirMade {
 		if err := l.makeDir(); err != nil {
 			return fmt.Errorf("%w: %w", ErrStorage, err)
 		}
+		need = true
 	}
-	if st.epochs.latest() < l.spec.LeaderEpoch {
-		st.epochs.assign(l.spec.LeaderEpoch, st.end)
+	if need || st.epochs.unsaved() {
 		l.needNames()
 	}
 	return nil

@@ -30,14 +30,11 @@ type epochStart struct {
 	start int64
 }
 
-// latest is the newest epoch, -1 if there is none.
-func (x *epochs) latest() int32 {
+// unsaved reports that the file lacks something.
+func (x *epochs) unsaved() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.list) == 0 {
-		return -1
-	}
-	return x.list[len(x.list)-1].epoch
+	return x.dirty
 }
 
 // assign says that epoch begins at offset. Epochs without a batch in them go (Kafka's LeaderEpochFileCache.assign).

@@ -88,7 +88,7 @@ func (l *Log) retain() error {
 		l.mu.Lock()
 		err := l.readyLocked()
 		if active := l.active(); err == nil && active == segs[n-1] && active.Size() > 0 {
-			if err = l.prepare(l.e.cfg.Clock()); err == nil {
+			if err = l.prepare(); err == nil {
 				err = l.roll(l.e.cfg.Clock())
 			}
 		}

@@ -208,6 +208,5 @@ func (l *Log) makeDir() error {
 		return err
 	}
 	l.st.dirMade = true
-	l.needNames()
 	return nil
 }

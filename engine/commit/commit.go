@@ -291,8 +291,9 @@ func (g *Group[T]) finish(it *Item[T], end int64, err error) {
 //
 // Without it writers in a closed loop split in two: those whose round has just ended append one by one, the first of them
 // starts a round alone, the others wait for the next: 1, 63, 1, 63. So a round waits for as many waiters as there were when
-// the last one ended, but never longer than a share of what a sync takes. When nobody comes,
-// because the writers are not in a closed loop, the wait is skipped for more and more rounds.
+// the last one ended. Waiting for all is worth it while it takes less than a sync: halves alternate otherwise. It waits for a
+// share of a round at once, and longer only if those who came so far say that the rest will be there in time. When nobody
+// comes, because the writers are not in a closed loop, the wait is skipped for more and more rounds.
 type pace struct {
 	usual  time.Duration // moving average of a round
 	expect int64
@@ -301,28 +302,39 @@ type pace struct {
 }
 
 const (
-	gatherShare = 3 // a gather lasts at most a third of a round
-	missesMax   = 5 // at most 2^5 rounds are skipped
+	gatherPercent = 40 // of a round, in any case
+	gatherMore    = 80 // of a round, if all will have come by then
+	missesMax     = 5  // at most 2^5 rounds are skipped
 )
 
 func (p *pace) ended(took time.Duration, peak int64) {
+	if p.usual == 0 {
+		p.usual = took
+	}
 	p.usual += (took - p.usual) / 8
 	p.expect = peak
 }
 
 func (p *pace) gather(waiting *atomic.Int64) {
-	if p.expect < 2 || waiting.Load() >= p.expect {
+	before := waiting.Load()
+	need := p.expect - before
+	if p.expect < 2 || need <= 0 {
 		return
 	}
 	if p.skip > 0 {
 		p.skip--
 		return
 	}
-	before := waiting.Load()
 	start := time.Now()
-	for waiting.Load() < p.expect {
-		if time.Since(start) > p.usual/gatherShare {
-			if waiting.Load()-before < (p.expect-before+3)/4 {
+	limit := p.usual * gatherPercent / 100
+	for got := int64(0); got < need; got = waiting.Load() - before {
+		if took := time.Since(start); took > limit {
+			more := p.usual * gatherMore / 100
+			if limit < more && got > 0 && took*time.Duration(need)/time.Duration(got) < more {
+				limit = more
+				continue
+			}
+			if got < need/4 {
 				p.misses = min(p.misses+1, missesMax)
 				p.skip = 1 << p.misses
 			}

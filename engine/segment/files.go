@@ -107,27 +107,26 @@ func (s *Segment) hold(file vfs.File) *FileRef {
 // the next sync; under page-cache durability the engine's maintenance syncs them.
 func (f *Files) admit(s *Segment) {
 	f.mu.Lock()
-	var victim *Segment
-	if len(f.open) >= f.maxOpen {
-		for range 2 * len(f.open) {
-			if f.hand >= len(f.open) {
-				f.hand = 0
-			}
-			c := f.open[f.hand]
-			if c.dirty.Load() || c.used.Swap(false) {
-				f.hand++
-				continue
-			}
-			victim = c
-			f.removeAt(f.hand)
-			break
+	var victims [4]*Segment // more than one only after the bound was exceeded
+	n := 0
+	for tries := 2 * len(f.open); tries > 0 && len(f.open) >= f.maxOpen && n < len(victims); tries-- {
+		if f.hand >= len(f.open) {
+			f.hand = 0
 		}
+		c := f.open[f.hand]
+		if c.dirty.Load() || c.used.Swap(false) {
+			f.hand++
+			continue
+		}
+		victims[n] = c
+		n++
+		f.removeAt(f.hand)
 	}
 	s.slot = len(f.open)
 	f.open = append(f.open, s)
 	f.mu.Unlock()
-	if victim != nil {
-		victim.drop()
+	for _, v := range victims[:n] {
+		v.drop()
 	}
 }
 

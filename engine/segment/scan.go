@@ -299,7 +299,7 @@ func (s *Segment) OpenTail(interval int) (ScanResult, error) {
 	s.maxTimeAt.Store(s.base + int64(int32(binary.BigEndian.Uint32(t[8:]))))
 	s.sinceIndex = 0
 	res, err := s.Scan(tail)
-	if err == nil && (!fits || s.maxTimeAt.Load() >= res.Next) {
+	if err == nil && (!fits || s.checkTime(s.maxTime.Load(), s.maxTimeAt.Load()) != nil) {
 		return s.scanKeepingAborted(full)
 	}
 	return res, err

@@ -224,29 +224,17 @@ func (s *Segment) ShouldRoll(size int64, lastOffset, maxTimestamp int64, o *Opti
 // Age is how old the segment is in the sense of segment.ms, in milliseconds: by the timestamps of its first batch and of
 // the one to come, or by the clock when there is none.
 func (s *Segment) Age(maxTimestamp int64, now time.Time) int64 {
-	if first := s.firstTime.Load(); first >= 0 && maxTimestamp >= 0 {
+	first := s.firstTime.Load()
+	if first < 0 && s.size.Load() > 0 { // written by an earlier process
+		if info, err := s.header(0); err == nil {
+			first = info.MaxTimestamp
+			s.firstTime.Store(first)
+		}
+	}
+	if first >= 0 && maxTimestamp >= 0 {
 		return maxTimestamp - first
 	}
 	return now.Sub(s.created).Milliseconds()
-}
-
-// MaxTimestamp is the greatest timestamp in the segment and the last offset of the batch that has it; ok is false for an
-// empty segment, and for one whose time index does not say.
-func (s *Segment) MaxTimestamp() (ts, offset int64, ok bool) {
-	if t := s.maxTime.Load(); t >= 0 {
-		return t, s.maxTimeAt.Load(), true
-	}
-	e, ok, err := s.times.last(s.files, s.path(TimeIndexSuffix))
-	if err != nil || !ok {
-		return -1, -1, false
-	}
-	ts, offset = int64(binary.BigEndian.Uint64(e[:])), s.base+int64(int32(binary.BigEndian.Uint32(e[8:])))
-	if offset >= s.next.Load() {
-		return -1, -1, false
-	}
-	s.maxTimeAt.Store(offset)
-	s.maxTime.Store(ts)
-	return ts, offset, true
 }
 
 // ModifiedMs is when the segment was last appended to: by the clock, or by its records if that was before this process.

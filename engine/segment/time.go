@@ -2,9 +2,54 @@ package segment
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 )
+
+// MaxTimestamp is the greatest timestamp in the segment and the last offset of the batch that has it; ok is false for a
+// segment without any.
+func (s *Segment) MaxTimestamp() (ts, offset int64, ok bool) {
+	if t := s.maxTime.Load(); t >= 0 {
+		return t, s.maxTimeAt.Load(), true
+	}
+	if s.size.Load() == 0 {
+		return -1, -1, false
+	}
+	e, ok, err := s.times.last(s.files, s.path(TimeIndexSuffix))
+	if err == nil && ok {
+		ts, offset = s.timeOf(&e)
+		err = s.checkTime(ts, offset)
+	}
+	if (err != nil || !ok) && !s.rebuilt.Load() && s.rebuildIndex() == nil {
+		if e, ok, err = s.times.last(s.files, s.path(TimeIndexSuffix)); ok {
+			ts, offset = s.timeOf(&e)
+		}
+	}
+	if err != nil || !ok {
+		return -1, -1, false
+	}
+	s.maxTimeAt.Store(offset)
+	s.maxTime.Store(ts)
+	return ts, offset, true
+}
+
+func (s *Segment) timeOf(e *entry) (ts, offset int64) {
+	return int64(binary.BigEndian.Uint64(e[:])), s.base + int64(int32(binary.BigEndian.Uint32(e[8:])))
+}
+
+// checkTime compares a time index entry with the batch that it is about.
+func (s *Segment) checkTime(ts, offset int64) error {
+	p, err := s.Locate(offset)
+	if err == nil && p.Last == offset {
+		var info BatchInfo
+		if info, err = s.header(p.Pos); err == nil && info.MaxTimestamp == ts {
+			return nil
+		}
+	}
+	if err == nil || err == ErrEnd {
+		err = &CorruptError{File: s.path(TimeIndexSuffix), Err: errStaleIndex}
+	}
+	return err
+}
 
 // OffsetForTime finds the first record with timestamp ts or later, at offset from or later; found is false when the
 // segment has none. It may read and decompress a batch.
@@ -12,10 +57,8 @@ func (s *Segment) OffsetForTime(ts, from int64) (offset, timestamp int64, epoch 
 	start := max(from, s.base)
 	e, ok, err := s.times.floor(s.files, s.path(TimeIndexSuffix), ts)
 	if err == nil && ok {
-		at := s.base + int64(int32(binary.BigEndian.Uint32(e[8:])))
-		if at >= s.next.Load() {
-			err = &CorruptError{File: s.path(TimeIndexSuffix), Err: errStaleIndex}
-		}
+		t, at := s.timeOf(&e)
+		err = s.checkTime(t, at)
 		start = max(start, at)
 	}
 	if err != nil {
@@ -70,57 +113,18 @@ func (s *Segment) searchTime(ts, from, pos int64) (offset, timestamp int64, epoc
 	}
 }
 
-// EpochAt is the leader epoch of the batch that holds offset, or comes first after it.
-func (s *Segment) EpochAt(offset int64) (int32, error) {
-	p, err := s.Locate(offset)
-	if err != nil {
-		return -1, err
-	}
+// header reads the header of the batch at pos.
+func (s *Segment) header(pos int64) (BatchInfo, error) {
 	r, err := s.Acquire()
 	if err != nil {
-		return -1, err
+		return BatchInfo{}, err
 	}
 	defer r.Release()
-	var head [HeaderSize]byte
-	if _, err := r.file.ReadAt(head[:], p.Pos); err != nil {
-		return -1, &CorruptError{File: s.path(LogSuffix), Offset: p.Pos, Err: err}
+	w := windows.Get().(*window)
+	defer windows.Put(w)
+	if _, err := r.file.ReadAt(w.b[:HeaderSize], pos); err != nil {
+		return BatchInfo{}, &CorruptError{File: s.path(LogSuffix), Offset: pos, Err: err}
 	}
-	_, info, err := s.format.Peek(head[:])
-	return info.LeaderEpoch, err
-}
-
-// FirstTimestamp is the max timestamp of the first batch, -1 for an empty segment.
-func (s *Segment) FirstTimestamp() int64 {
-	if t := s.firstTime.Load(); t >= 0 || s.size.Load() < HeaderSize {
-		return t
-	}
-	r, err := s.Acquire()
-	if err != nil {
-		return -1
-	}
-	defer r.Release()
-	var head [HeaderSize]byte
-	if _, err := r.file.ReadAt(head[:], 0); err != nil {
-		return -1
-	}
-	_, info, err := s.format.Peek(head[:])
-	if err != nil {
-		return -1
-	}
-	s.firstTime.Store(info.MaxTimestamp)
-	return info.MaxTimestamp
-}
-
-// ReadAt copies len(p) bytes of the log file at pos.
-func (s *Segment) ReadAt(p []byte, pos int64) error {
-	if pos+int64(len(p)) > s.size.Load() {
-		return errors.New("segment: read past the data")
-	}
-	r, err := s.Acquire()
-	if err != nil {
-		return err
-	}
-	defer r.Release()
-	_, err = r.file.ReadAt(p, pos)
-	return err
+	_, info, err := s.format.Peek(w.b[:HeaderSize])
+	return info, err
 }
