@@ -2,18 +2,18 @@ package state
 
 import (
 	"bytes"
-	"sort"
+	"encoding/binary"
 )
 
-// The index is a B+ tree in memory. A leaf keeps its keys in one byte slice and its entries without pointers: a million
-// keys are some 20,000 objects for the garbage collector, and 32 bytes each beside the key. (Keys as strings cost 16 bytes
-// of header and one object each.)
+// The index is a B+ tree in memory. A node keeps its keys in one byte slice and its entries without pointers: a million keys
+// are some 20,000 leaves for the garbage collector, and under 50 bytes each beside the key. (Keys as strings cost 16 bytes of
+// header and one object each.) Stored keys share long prefixes, so a node searches by the eight bytes that follow what all its
+// keys have in common, which lie together, and touches the keys themselves only at the end.
 
 const (
-	leafMax  = 64
+	nodeMax  = 64 // keys of a leaf, separators of an inner node
 	leafMin  = 16 // a smaller leaf is merged with a neighbour if both fit into mergeMax
 	mergeMax = 48
-	innerMax = 64
 )
 
 // place is where a value lies: file number, offset of the value in it, length of the value.
@@ -21,22 +21,26 @@ type place struct {
 	file, off, size uint32
 }
 
-type entry struct {
-	place
-	keyOff uint32
-	keyLen uint16
+// keySet is a sorted set of at most nodeMax keys.
+type keySet struct {
+	n      int
+	waste  int // bytes of blob that no key uses
+	prefix int // all keys have their first prefix bytes in common
+	blob   []byte
+	heads  [nodeMax]uint64 // the eight bytes after the prefix, big-endian, padded with zeros
+	offs   [nodeMax]uint32
+	lens   [nodeMax]uint16
 }
 
 type leaf struct {
-	n     int
-	waste int // bytes of keys that no entry uses
-	ents  [leafMax]entry
-	keys  []byte
+	keySet
+	places [nodeMax]place
 }
 
-// inner has kids or, on the lowest level, leaves. seps[i] is a key ≤ all keys of child i+1 and > all keys of child i.
+// inner has kids or, on the lowest level, leaves, one more than seps. seps.key(i) is ≤ all keys of child i+1 and > all keys
+// of child i.
 type inner struct {
-	seps   [][]byte
+	seps   keySet
 	kids   []*inner
 	leaves []*leaf
 }
@@ -47,63 +51,141 @@ type tree struct {
 	n    int
 }
 
-func (l *leaf) key(i int) []byte {
-	e := &l.ents[i]
-	return l.keys[e.keyOff : e.keyOff+uint32(e.keyLen)]
+func (s *keySet) key(i int) []byte {
+	return s.blob[s.offs[i] : s.offs[i]+uint32(s.lens[i])]
+}
+
+// headOf returns up to eight bytes of key as a number that is ordered as they are, but for trailing zeros.
+func headOf(key []byte) (h uint64) {
+	if len(key) >= 8 {
+		return binary.BigEndian.Uint64(key)
+	}
+	for i, c := range key {
+		h |= uint64(c) << (56 - 8*i)
+	}
+	return h
 }
 
 // find returns the first position with a key ≥ key, and whether it is that key.
-func (l *leaf) find(key []byte) (int, bool) {
-	lo, hi := 0, l.n
+func (s *keySet) find(key []byte) (int, bool) {
+	if s.n == 0 {
+		return 0, false
+	}
+	if s.prefix > 0 {
+		common := s.blob[s.offs[0] : s.offs[0]+uint32(s.prefix)]
+		switch c := bytes.Compare(key[:min(s.prefix, len(key))], common); {
+		case c < 0:
+			return 0, false
+		case c > 0:
+			return s.n, false
+		}
+	}
+	rest := key[s.prefix:]
+	h := headOf(rest)
+	lo, hi := 0, s.n
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		switch c := bytes.Compare(l.key(mid), key); {
-		case c == 0:
-			return mid, true
-		case c < 0:
+		switch m := s.heads[mid]; {
+		case m < h:
 			lo = mid + 1
-		default:
+		case m > h:
 			hi = mid
+		default:
+			switch c := bytes.Compare(s.key(mid)[s.prefix:], rest); {
+			case c == 0:
+				return mid, true
+			case c < 0:
+				lo = mid + 1
+			default:
+				hi = mid
+			}
 		}
 	}
 	return lo, false
 }
 
-// room makes the key slice able to take n more bytes, growing by an eighth: doubling would waste half of the memory.
-func (l *leaf) room(n int) {
-	need := len(l.keys) - l.waste + n
-	if len(l.keys)+n <= cap(l.keys) {
-		return
+// repack copies the keys, in order, into a new slice, and finds the prefix anew.
+func (s *keySet) repack(capacity int) {
+	blob := make([]byte, 0, capacity)
+	for i := range s.n {
+		k := s.key(i)
+		s.offs[i] = uint32(len(blob))
+		blob = append(blob, k...)
 	}
-	l.repack(need + need/8 + 16)
+	s.blob, s.waste = blob, 0
+	if s.n > 0 {
+		s.setPrefix(shared(s.key(0), s.key(s.n-1)))
+	}
 }
 
-// repack copies the keys in use, in order, into a new slice.
-func (l *leaf) repack(capacity int) {
-	keys := make([]byte, 0, capacity)
-	for i := range l.n {
-		k := l.key(i)
-		l.ents[i].keyOff = uint32(len(keys))
-		keys = append(keys, k...)
+// shared is how many bytes a and b have in common at the front.
+func shared(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
 	}
-	l.keys, l.waste = keys, 0
+	return n
+}
+
+func (s *keySet) setPrefix(n int) {
+	s.prefix = n
+	for i := range s.n {
+		s.heads[i] = headOf(s.key(i)[n:])
+	}
+}
+
+// insert puts key at position i, where find says it belongs.
+func (s *keySet) insert(i int, key []byte) {
+	if len(s.blob)+len(key) > cap(s.blob) {
+		// By an eighth: doubling would waste a third of all memory.
+		need := len(s.blob) - s.waste + len(key)
+		s.repack(need + need/8 + 16)
+	}
+	if s.n == 0 {
+		s.prefix = len(key)
+	} else if p := shared(key, s.key(0)); p < s.prefix {
+		s.setPrefix(p)
+	}
+	copy(s.heads[i+1:s.n+1], s.heads[i:s.n])
+	copy(s.offs[i+1:s.n+1], s.offs[i:s.n])
+	copy(s.lens[i+1:s.n+1], s.lens[i:s.n])
+	s.heads[i], s.offs[i], s.lens[i] = headOf(key[s.prefix:]), uint32(len(s.blob)), uint16(len(key))
+	s.blob = append(s.blob, key...)
+	s.n++
+}
+
+func (s *keySet) remove(i int) {
+	s.waste += int(s.lens[i])
+	copy(s.heads[i:s.n-1], s.heads[i+1:s.n])
+	copy(s.offs[i:s.n-1], s.offs[i+1:s.n])
+	copy(s.lens[i:s.n-1], s.lens[i+1:s.n])
+	s.n--
+	if s.waste > 256 && s.waste > len(s.blob)/2 {
+		s.repack(len(s.blob) - s.waste)
+	}
+}
+
+// cut drops the keys from position n on.
+func (s *keySet) cut(n int) {
+	s.n = n
+	used := 0
+	for i := range n {
+		used += int(s.lens[i])
+	}
+	s.repack(used)
 }
 
 func (l *leaf) insert(i int, key []byte, p place) {
-	l.room(len(key))
-	copy(l.ents[i+1:l.n+1], l.ents[i:l.n])
-	l.ents[i] = entry{place: p, keyOff: uint32(len(l.keys)), keyLen: uint16(len(key))}
-	l.keys = append(l.keys, key...)
-	l.n++
+	copy(l.places[i+1:l.n+1], l.places[i:l.n])
+	l.places[i] = p
+	l.keySet.insert(i, key)
 }
 
 func (l *leaf) remove(i int) {
-	l.waste += int(l.ents[i].keyLen)
-	copy(l.ents[i:l.n-1], l.ents[i+1:l.n])
-	l.n--
-	if l.waste > 256 && l.waste > len(l.keys)/2 {
-		l.repack(len(l.keys) - l.waste)
-	}
+	copy(l.places[i:l.n-1], l.places[i+1:l.n])
+	l.keySet.remove(i)
 }
 
 // split moves the upper part to a new leaf. After an insertion at the very end the lower part stays full: keys that come
@@ -115,23 +197,20 @@ func (l *leaf) split(atEnd bool) *leaf {
 	}
 	r := &leaf{}
 	for i := from; i < l.n; i++ {
-		r.insert(r.n, l.key(i), l.ents[i].place)
+		r.insert(r.n, l.key(i), l.places[i])
 	}
-	l.n = from
-	l.repack(l.used())
+	r.repack(len(r.blob))
+	l.cut(from)
 	return r
-}
-
-func (l *leaf) used() (n int) {
-	for i := range l.n {
-		n += int(l.ents[i].keyLen)
-	}
-	return n
 }
 
 // child is the position of the child in which key belongs.
 func (in *inner) child(key []byte) int {
-	return sort.Search(len(in.seps), func(i int) bool { return bytes.Compare(in.seps[i], key) > 0 })
+	i, ok := in.seps.find(key)
+	if ok {
+		i++
+	}
+	return i
 }
 
 func (t *tree) get(key []byte) (place, bool) {
@@ -147,7 +226,7 @@ func (t *tree) get(key []byte) (place, bool) {
 	if !ok {
 		return place{}, false
 	}
-	return l.ents[i].place, true
+	return l.places[i], true
 }
 
 // put sets the place of key and returns the one it had.
@@ -159,15 +238,19 @@ func (t *tree) put(key []byte, p place) (old place, had bool) {
 	if !had {
 		t.n++
 	}
-	if t.root.size() > innerMax {
+	if t.root.full() {
 		left := t.root
 		right, sep := left.split()
-		t.root = &inner{kids: []*inner{left, right}, seps: [][]byte{sep}}
+		t.root = &inner{kids: []*inner{left, right}}
+		t.root.seps.insert(0, sep)
 	}
 	return old, had
 }
 
 func (in *inner) size() int { return len(in.kids) + len(in.leaves) }
+
+// full: there may be no room for one more child.
+func (in *inner) full() bool { return in.seps.n == nodeMax }
 
 func insertAt[T any](s []T, i int, v T) []T {
 	s = append(s, v)
@@ -181,24 +264,24 @@ func (in *inner) put(key []byte, p place) (old place, had bool) {
 	if in.kids != nil {
 		kid := in.kids[c]
 		old, had = kid.put(key, p)
-		if kid.size() > innerMax {
+		if kid.full() {
 			right, sep := kid.split()
 			in.kids = insertAt(in.kids, c+1, right)
-			in.seps = insertAt(in.seps, c, sep)
+			in.seps.insert(c, sep)
 		}
 		return old, had
 	}
 	l := in.leaves[c]
 	i, ok := l.find(key)
 	if ok {
-		old = l.ents[i].place
-		l.ents[i].place = p
+		old = l.places[i]
+		l.places[i] = p
 		return old, true
 	}
-	if l.n == leafMax {
+	if l.n == nodeMax {
 		r := l.split(i == l.n)
 		in.leaves = insertAt(in.leaves, c+1, r)
-		in.seps = insertAt(in.seps, c, bytes.Clone(r.key(0)))
+		in.seps.insert(c, r.key(0))
 		if bytes.Compare(key, r.key(0)) > 0 {
 			l = r
 		}
@@ -211,8 +294,11 @@ func (in *inner) put(key []byte, p place) (old place, had bool) {
 // split moves the upper half to a new node and returns it with the separator between both.
 func (in *inner) split() (*inner, []byte) {
 	m := in.size() / 2
-	r := &inner{seps: append([][]byte(nil), in.seps[m:]...)}
-	sep := in.seps[m-1]
+	r := &inner{}
+	for i := m; i < in.seps.n; i++ {
+		r.seps.insert(r.seps.n, in.seps.key(i))
+	}
+	sep := bytes.Clone(in.seps.key(m - 1))
 	if in.kids != nil {
 		r.kids = append([]*inner(nil), in.kids[m:]...)
 		clear(in.kids[m:])
@@ -222,8 +308,7 @@ func (in *inner) split() (*inner, []byte) {
 		clear(in.leaves[m:])
 		in.leaves = in.leaves[:m]
 	}
-	clear(in.seps[m-1:])
-	in.seps = in.seps[:m-1]
+	in.seps.cut(m - 1)
 	return r, sep
 }
 
@@ -253,8 +338,8 @@ func (in *inner) drop(i int) {
 	} else {
 		in.leaves = deleteAt(in.leaves, i)
 	}
-	if len(in.seps) > 0 {
-		in.seps = deleteAt(in.seps, max(i-1, 0))
+	if in.seps.n > 0 {
+		in.seps.remove(max(i-1, 0))
 	}
 }
 
@@ -279,7 +364,7 @@ func (in *inner) remove(key []byte) (old place, had bool) {
 	if !ok {
 		return place{}, false
 	}
-	old = l.ents[i].place
+	old = l.places[i]
 	l.remove(i)
 	if l.n == 0 {
 		in.drop(c)
@@ -299,7 +384,7 @@ func (in *inner) merge(i int) {
 	}
 	l, r := in.leaves[i], in.leaves[i+1]
 	for j := range r.n {
-		l.insert(l.n, r.key(j), r.ents[j].place)
+		l.insert(l.n, r.key(j), r.places[j])
 	}
 	in.drop(i + 1)
 }
@@ -324,7 +409,7 @@ func (in *inner) ascend(from []byte, visit func(key []byte, p place) bool) bool 
 			i, _ = l.find(from)
 		}
 		for ; i < l.n; i++ {
-			if !visit(l.key(i), l.ents[i].place) {
+			if !visit(l.key(i), l.places[i]) {
 				return false
 			}
 		}
@@ -344,11 +429,11 @@ func (b *builder) add(key []byte, p place) bool {
 	if b.last != nil && bytes.Compare(b.last.key(b.last.n-1), key) >= 0 {
 		return false
 	}
-	if b.last == nil || b.last.n == leafMax {
+	if b.last == nil || b.last.n == nodeMax {
 		if b.last != nil {
-			b.last.repack(len(b.last.keys))
+			b.last.repack(len(b.last.blob))
 		}
-		b.last = &leaf{keys: make([]byte, 0, leafMax*(len(key)+4))}
+		b.last = &leaf{keySet: keySet{blob: make([]byte, 0, nodeMax*(len(key)+4))}}
 		b.leaves = append(b.leaves, b.last)
 	}
 	b.last.insert(b.last.n, key, p)
@@ -357,20 +442,20 @@ func (b *builder) add(key []byte, p place) bool {
 }
 
 // fill is how many children a node gets: some room is left for the first insertions.
-const fill = innerMax * 3 / 4
+const fill = nodeMax * 3 / 4
 
 func (b *builder) tree() *tree {
 	if b.n == 0 {
 		return &tree{}
 	}
-	b.last.repack(len(b.last.keys))
+	b.last.repack(len(b.last.blob))
 	var level []*inner
 	var lows [][]byte // the lowest key of each node in level
 	for ls := b.leaves; len(ls) > 0; {
 		k := min(fill, len(ls))
 		in := &inner{leaves: append([]*leaf(nil), ls[:k]...)}
 		for _, l := range ls[1:k] {
-			in.seps = append(in.seps, bytes.Clone(l.key(0)))
+			in.seps.insert(in.seps.n, l.key(0))
 		}
 		level, lows = append(level, in), append(lows, bytes.Clone(ls[0].key(0)))
 		ls = ls[k:]
@@ -380,7 +465,11 @@ func (b *builder) tree() *tree {
 		var upLows [][]byte
 		for len(level) > 0 {
 			k := min(fill, len(level))
-			up = append(up, &inner{kids: append([]*inner(nil), level[:k]...), seps: append([][]byte(nil), lows[1:k]...)})
+			in := &inner{kids: append([]*inner(nil), level[:k]...)}
+			for _, low := range lows[1:k] {
+				in.seps.insert(in.seps.n, low)
+			}
+			up = append(up, in)
 			upLows = append(upLows, lows[0])
 			level, lows = level[k:], lows[k:]
 		}
