@@ -130,6 +130,11 @@ func (l *logFile) readValue(key []byte, p place) ([]byte, error) {
 	} else if err != nil {
 		return nil, err
 	}
+	return l.checkValue(key, p, b)
+}
+
+// checkValue takes the value of key at p from b, which holds it and its checksum.
+func (l *logFile) checkValue(key []byte, p place, b []byte) ([]byte, error) {
 	v := b[:p.size:p.size]
 	if crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, v) != binary.LittleEndian.Uint32(b[p.size:]) {
 		return nil, &CorruptError{File: l.name, Offset: int64(p.off), Err: errValueCRC}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -357,5 +358,33 @@ func TestNoCache(t *testing.T) {
 	want(t, s, "k", "v")
 	if s.cache.c.Load() == nil {
 		t.Error("a Get did not make it")
+	}
+}
+
+// TestScanPages scans more than one page, with values close together and far apart, small and large, while fn changes the
+// store under it.
+func TestScanPages(t *testing.T) {
+	s := open(t, vfs.Memory(), Options{FileBytes: 1 << 20})
+	const n = 3000
+	value := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, i%7+i%500/499*100_000) }
+	for _, i := range rand.New(rand.NewPCG(1, 1)).Perm(n) {
+		put(t, s, fmt.Sprintf("k%05d", i), string(value(i)), false)
+	}
+	put(t, s, "j", "before", false)
+	put(t, s, "l", "behind", false)
+	next := 0
+	if err := s.Scan([]byte("k"), func(k, v []byte) error {
+		if string(k) != fmt.Sprintf("k%05d", next) || !bytes.Equal(v, value(next)) {
+			return fmt.Errorf("at %d: %q, %d bytes", next, k, len(v))
+		}
+		if next++; next == 100 {
+			for i := range n { // all move, and their files with them
+				put(t, s, fmt.Sprintf("k%05d", i), string(value(i)), false)
+			}
+			return s.Checkpoint()
+		}
+		return nil
+	}); err != nil || next != n {
+		t.Errorf("%d keys: %v", next, err)
 	}
 }
