@@ -25,7 +25,7 @@ type conn struct {
 	crc   uint32
 	want  uint32
 	reply [128]byte // head of the answer: correlation id, topic, partition
-	head  int       // length of it
+	head  int       // length of it; 0: nobody waits for an answer
 
 	// the answer to a Fetch that is being sent
 	send     int
@@ -92,12 +92,11 @@ func (s *Server) ready(c *conn, events uint32) error {
 		if errno == unix.EAGAIN {
 			break
 		}
-		data := s.buf[s.used : s.used+kept+int(n)]
-		if errno != 0 || n == 0 || !s.take(c, data) {
+		if errno != 0 || n == 0 || !s.take(c, s.buf[s.used:s.used+kept+int(n)]) {
 			s.drop(c)
 			return s.endRound()
 		}
-		s.used += len(data)
+		s.used += kept + int(n)
 		more = int(n) == len(room)
 	}
 	if len(c.out) > 0 || c.send > 0 {
@@ -247,7 +246,10 @@ func (s *Server) openProduce(c *conn, b []byte) (used int, ok bool) {
 	}
 	c.part, c.at, c.left = p, at, size
 	c.want, c.crc = be.Uint32(batch[frames.BatchCRCAt:]), 0
-	c.head = appendReply(c.reply[:0], b, n)
+	c.head = 0
+	if acks := be.Uint16(b[frames.RequestHead+2:]); acks != 0 {
+		c.head = appendReply(c.reply[:0], b, n)
+	}
 	have := min(size, len(batch))
 	c.crc = crc32.Update(0, frames.Castagnoli, batch[frames.BatchCRCFrom:have])
 	return head + have, s.store(c, batch[:have])
@@ -278,6 +280,9 @@ func (s *Server) store(c *conn, b []byte) bool {
 	c.at += int64(len(b))
 	if c.left -= len(b); c.left > 0 {
 		return true
+	}
+	if c.head == 0 {
+		return c.crc == c.want
 	}
 	code := uint16(0)
 	if c.crc != c.want {

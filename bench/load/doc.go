@@ -8,7 +8,7 @@
 // Latency. A closed loop (a connection sends as soon as its window allows) measures from sending to answer. With a rate the
 // loop is open: request i is due at start + i/rate whatever the broker does, and its latency counts from then, so that
 // a broker that stalls is charged for every request that should have been sent meanwhile (no coordinated omission). Late says how
-// far behind its schedule the generator itself was, counted in the same way.
+// much of that is the generator's own: how long after its time a request was handed to its connection.
 //
 // It is no client library: no retries, no leader changes, no compression, no security.
 package load

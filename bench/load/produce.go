@@ -301,6 +301,7 @@ func (p *producer) turn(pause int64) error {
 func (p *producer) release(now int64) error {
 	for p.scheduled < p.limit && now < p.deadline && p.dueAt(p.scheduled) <= now {
 		c := &p.conns[p.scheduled%int64(len(p.conns))]
+		p.late.record(now - p.dueAt(p.scheduled))
 		p.scheduled++
 		c.due++
 		if err := p.pump(c, now); err != nil {
@@ -310,24 +311,10 @@ func (p *producer) release(now int64) error {
 	return nil
 }
 
-// pump begins as many frames as window and schedule allow, and sends what the socket takes.
+// pump begins as many frames as window and schedule allow, and sends what the socket takes. With acks 0 a frame is done when
+// it is sent, so that there is always room for more until the socket is full.
 func (p *producer) pump(c *produceConn, now int64) error {
-	for c.started-c.acked < int64(p.cfg.Pipeline) {
-		if p.interval > 0 {
-			if c.started >= c.due {
-				break
-			}
-		} else if p.launched >= p.limit || now >= p.deadline {
-			break
-		}
-		c.begun[c.started%int64(c.slots.count)] = now
-		if p.interval > 0 {
-			p.late.record(now - p.dueOf(c, c.started))
-		}
-		c.started++
-		p.launched++
-	}
-	for c.sent < c.started {
+	for p.fill(c, now); c.sent < c.started; p.fill(c, now) {
 		n, err := p.poll.writev(c.fd, p.gather(c))
 		if err != nil {
 			return err
@@ -338,13 +325,29 @@ func (p *producer) pump(c *produceConn, now int64) error {
 		n += c.sentPart
 		c.sent += int64(n / p.frameBytes)
 		c.sentPart = n % p.frameBytes
-	}
-	if p.cfg.Acks == 0 {
-		for c.acked < c.sent {
-			p.answered(c, now)
+		if p.cfg.Acks == 0 {
+			for now = p.poll.now(); c.acked < c.sent; {
+				p.answered(c, now)
+			}
 		}
 	}
 	return nil
+}
+
+// fill begins frames of c.
+func (p *producer) fill(c *produceConn, now int64) {
+	for c.started-c.acked < int64(p.cfg.Pipeline) {
+		if p.interval > 0 {
+			if c.started >= c.due {
+				return
+			}
+		} else if p.launched >= p.limit || now >= p.deadline {
+			return
+		}
+		c.begun[c.started%int64(c.slots.count)] = now
+		c.started++
+		p.launched++
+	}
 }
 
 // dueOf is when frame number k of c is due.

@@ -57,7 +57,7 @@ func (r Result) String() string {
 	}
 	fmt.Fprintf(&b, "latency (%s): %s\n", from, r.Latency)
 	if r.OpenLoop {
-		fmt.Fprintf(&b, "generator behind its schedule: %s\n", r.Late)
+		fmt.Fprintf(&b, "of that the generator's own delay: %s\n", r.Late)
 	}
 	if r.ThrottledMs > 0 {
 		fmt.Fprintf(&b, "throttled by the broker: %d ms\n", r.ThrottledMs)
