@@ -292,7 +292,7 @@ func (e *Engine) RemoveStray(known func(dir string) bool) {
 		switch {
 		case strings.HasSuffix(d.Name, deleteSuffix):
 			e.reap(dir)
-		case isPartitionDir(d.Name):
+		case IsPartitionDir(d.Name):
 			e.cfg.Logger.Info("removing a directory that no topic owns", "dir", d.Name)
 			e.setAside(dir)
 			e.journal.forget(d.Name)
@@ -332,7 +332,8 @@ func (e *Engine) reap(dir string) {
 	})
 }
 
-func isPartitionDir(name string) bool {
+// IsPartitionDir tells whether a partition's directory can have that name: <topic>-<number>.
+func IsPartitionDir(name string) bool {
 	i := strings.LastIndexByte(name, '-')
 	if i <= 0 || i == len(name)-1 {
 		return false

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -66,7 +68,7 @@ func Start(cfg *config.Broker, began time.Time, progress io.Writer) (b *Broker, 
 		b.log.Info(n)
 	}
 	raiseOpenFiles(b.log)
-	for _, step := range []func() error{b.openEngine, b.openCatalog, b.recover, b.openPorts} {
+	for _, step := range []func() error{b.checkDataDir, b.openEngine, b.openCatalog, b.recover, b.openPorts} {
 		if err := step(); err != nil {
 			return b, err
 		}
@@ -78,6 +80,29 @@ func Start(cfg *config.Broker, began time.Time, progress io.Writer) (b *Broker, 
 
 // Ready returns where the broker is to be reached.
 func (b *Broker) Ready() Ready { return b.ready }
+
+// checkDataDir refuses a directory in which somebody else keeps partitions: without a catalog that knows them they would be taken for
+// remains of deleted topics.
+func (b *Broker) checkDataDir() error {
+	dir := b.cfg.DataDir
+	if b.cfg.Memory {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, catalogDir)); err == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == "meta.properties" || e.IsDir() && engine.IsPartitionDir(e.Name()) {
+			return fmt.Errorf("data directory %s holds %s but no %s: it was not written by kaas, or its catalog is lost; choose another directory (log.dirs, --data-dir), or put the catalog back",
+				dir, e.Name(), catalogDir)
+		}
+	}
+	return nil
+}
 
 // openEngine locks the data directory.
 func (b *Broker) openEngine() (err error) {
@@ -104,11 +129,11 @@ func (b *Broker) openEngine() (err error) {
 
 // openCatalog reads what exists, and opens the logs of it.
 func (b *Broker) openCatalog() (err error) {
-	fs := vfs.OS
+	files := vfs.OS
 	if b.cfg.Memory {
-		fs = vfs.Memory()
+		files = vfs.Memory()
 	}
-	b.store, err = state.Open(fs, filepath.Join(b.cfg.DataDir, catalogDir), state.Options{OnError: func(err error) {
+	b.store, err = state.Open(files, filepath.Join(b.cfg.DataDir, catalogDir), state.Options{OnError: func(err error) {
 		b.log.Warn("catalog: housekeeping failed and will be tried again", "error", err)
 	}})
 	if err != nil {
@@ -124,7 +149,11 @@ func (b *Broker) openCatalog() (err error) {
 
 // recover makes whole the logs that an unclean stop may have left otherwise.
 func (b *Broker) recover() (err error) {
-	return b.engine.Recover(context.Background(), b.topics.Logs(), b.progress())
+	if err := b.engine.Recover(context.Background(), b.topics.Logs(), b.progress()); err != nil {
+		return err
+	}
+	b.engine.Go(func() { b.engine.RemoveStray(b.topics.KnowsDir) })
+	return nil
 }
 
 // progress tells how far a recovery is, once a second at most; a short one says nothing.

@@ -1,11 +1,17 @@
 package server
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"kaas/codec/api"
+	"kaas/engine"
+	"kaas/server/config"
 )
 
 func TestProduceThenFetch(t *testing.T) {
@@ -118,4 +124,72 @@ func TestParkedFetchIsGivenUp(t *testing.T) {
 func waitParked(t *testing.T, b *Broker, n int64) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d parked fetches", n), func() bool { return b.api.Stats().ParkedFetches == n })
+}
+
+// What was acknowledged is there after a restart, with its offsets, ids and settings; leader epochs grow (regression 16).
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	b := start(t, dir)
+	c := dial(t, b)
+	c.create("t", 2, "max.message.bytes", "2000")
+	c.create("gone", 1)
+	id := b.topics.ByName("t").ID
+	c.produce("t", 1, records("a", "b"))
+	var d api.DeleteTopicsResponse
+	c.call(api.KeyDeleteTopics, 5, &api.DeleteTopicsRequest{TopicNames: []string{"gone"}}, &d)
+	cluster := b.Ready().ClusterID
+	stop(t, b)
+
+	b = start(t, dir)
+	defer stop(t, b)
+	c = dial(t, b)
+	if got := b.Ready().ClusterID; got != cluster {
+		t.Errorf("cluster id %s, was %s", got, cluster)
+	}
+	topic := b.topics.ByName("t")
+	if topic == nil || topic.ID != id || topic.Partition(1).LeaderEpoch != 1 || topic.Settings().Config.MaxMessageBytes != 2000 {
+		t.Fatalf("after the restart: %+v", topic)
+	}
+	if b.topics.ByName("gone") != nil {
+		t.Error("a deleted topic is back")
+	}
+	if p := c.produce("t", 1, records("c")); p.BaseOffset != 2 {
+		t.Errorf("base offset %d, want 2", p.BaseOffset)
+	}
+	want := []record{{0, "a"}, {1, "b"}, {2, "c"}}
+	if got := values(t, c.fetch("t", 1, 0).Records.Bytes); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// Partitions that no catalog of ours knows are never touched: the start is refused.
+func TestForeignDataIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(dir+"/orders-0", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.Options{Settings: []config.Setting{{Key: "log.dirs", Value: dir}, {Key: "listeners", Value: "PLAINTEXT://127.0.0.1:0"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(cfg, time.Now(), os.Stderr); err == nil || !strings.Contains(err.Error(), "orders-0") {
+		t.Fatalf("started, or without saying why: %v", err)
+	}
+	if _, err := os.Stat(dir + "/orders-0"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A second process on the same data directory is refused.
+func TestSecondBrokerIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	b := start(t, dir)
+	defer stop(t, b)
+	cfg, err := config.Load(config.Options{Settings: []config.Setting{{Key: "log.dirs", Value: dir}, {Key: "listeners", Value: "PLAINTEXT://127.0.0.1:0"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(cfg, time.Now(), os.Stderr); !errors.Is(err, engine.ErrLocked) {
+		t.Fatalf("got %v", err)
+	}
 }

@@ -207,11 +207,11 @@ func (c *client) produce(topic string, partition int32, set []byte) api.ProduceR
 func fetchRequest(topic string, partition int32, offset int64, maxWait, minBytes int32) *api.FetchRequest {
 	var q api.FetchRequest
 	q.Default()
-	q.MaxWaitMs, q.MinBytes, q.MaxBytes = maxWait, minBytes, 50<<20
+	q.MaxWaitMs, q.MinBytes, q.MaxBytes = maxWait, minBytes, 1<<20
 	t := api.Next(&q.Topics)
 	t.Topic = topic
 	p := api.Next(&t.Partitions)
-	p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, offset, 10<<20
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, offset, 1<<20
 	return &q
 }
 

@@ -22,14 +22,19 @@ const (
 
 // sparse is a sorted file of fixed entries with the newest ones in memory. Keys are the first 4 or 8 bytes of an entry.
 type sparse struct {
-	mu     sync.Mutex // guards all; held over memory and page-cache work only
-	width  int
-	disk   int    // bytes of the file that count
-	tail   []byte // entries after those
-	mapped []byte // of the file, when mapped
-	err    error  // the file cannot be used: to be rebuilt
-	gen    int    // counts replacements of everything
+	seg    *Segment
+	suffix string
+	width  int // of an entry
+
+	mu     sync.Mutex // guards what follows; held over memory and page-cache work only
+	disk   int        // bytes of the file that count
+	tail   []byte     // entries after those
+	mapped []byte     // of the file, when mapped
+	err    error      // the file cannot be used: to be rebuilt
+	gen    int        // counts replacements of everything
 }
+
+func (x *sparse) path() string { return x.seg.path(x.suffix) }
 
 func (x *sparse) count() int {
 	x.mu.Lock()
@@ -47,7 +52,7 @@ func (x *sparse) key(e []byte) int64 {
 type entry [timeEntry]byte
 
 // floor returns the last entry with a key not above key; ok is false if there is none.
-func (x *sparse) floor(f *Files, path string, key int64) (e entry, ok bool, err error) {
+func (x *sparse) floor(s *Segment, suffix string, key int64) (e entry, ok bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.tail) > 0 && x.key(x.tail) <= key {
@@ -61,7 +66,7 @@ func (x *sparse) floor(f *Files, path string, key int64) (e entry, ok bool, err 
 	if x.disk == 0 {
 		return e, false, nil
 	}
-	return x.floorDisk(f, path, key)
+	return x.floorDisk(s, suffix, key)
 }
 
 // search returns how many of n leading elements satisfy ok, which must hold for a prefix.
@@ -77,22 +82,22 @@ func search(n int, ok func(i int) bool) int {
 	return lo
 }
 
-func (x *sparse) floorDisk(f *Files, path string, key int64) (e entry, ok bool, err error) {
+func (x *sparse) floorDisk(s *Segment, suffix string, key int64) (e entry, ok bool, err error) {
 	if len(x.mapped) < x.disk {
-		if err := x.remap(f, path); err != nil {
+		if err := x.remap(); err != nil {
 			x.err = err
 			return e, false, err
 		}
 	}
 	if x.mapped == nil {
-		return x.floorRead(f, path, key)
+		return x.floorRead(key)
 	}
 	// The file may have been cut behind our back: touching the map is then a fault, which must not end the process.
 	old := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(old)
 		if r := recover(); r != nil {
-			err = &CorruptError{File: path, Err: fmt.Errorf("fault in map: %v", r)}
+			err = &CorruptError{File: s.path(suffix), Err: fmt.Errorf("fault in map: %v", r)}
 			x.err, ok = err, false
 		}
 	}()
@@ -105,32 +110,32 @@ func (x *sparse) floorDisk(f *Files, path string, key int64) (e entry, ok bool, 
 }
 
 // remap maps the file up to disk bytes, unless the budget of maps is used up.
-func (x *sparse) remap(f *Files, path string) error {
-	x.unmapLocked(f)
-	size, err := f.FS.Size(path)
+func (x *sparse) remap() error {
+	x.unmapLocked()
+	size, err := x.seg.files.FS.Size(x.path())
 	if err != nil {
 		return err
 	}
 	if size < int64(x.disk) {
-		return &CorruptError{File: path, Offset: size, Err: errors.New("index is shorter than it was")}
+		return &CorruptError{File: x.path(), Offset: size, Err: errors.New("index is shorter than it was")}
 	}
-	if f.maps.Add(1) > f.maxMaps {
-		f.maps.Add(-1)
+	if x.seg.files.maps.Add(1) > x.seg.files.maxMaps {
+		x.seg.files.maps.Add(-1)
 		return nil
 	}
-	file, err := f.FS.Open(path, vfs.ReadOnly)
+	file, err := x.seg.files.FS.Open(x.path(), vfs.ReadOnly)
 	if err == nil {
 		x.mapped, err = file.Map(x.disk)
 		file.Close()
 	}
 	if err != nil {
-		f.maps.Add(-1)
+		x.seg.files.maps.Add(-1)
 	}
 	return err
 }
 
-func (x *sparse) floorRead(f *Files, path string, key int64) (e entry, ok bool, err error) {
-	file, err := f.FS.Open(path, vfs.ReadOnly)
+func (x *sparse) floorRead(key int64) (e entry, ok bool, err error) {
+	file, err := x.seg.files.FS.Open(x.path(), vfs.ReadOnly)
 	if err != nil {
 		x.err = err
 		return e, false, err
@@ -151,17 +156,17 @@ func (x *sparse) floorRead(f *Files, path string, key int64) (e entry, ok bool, 
 	return e, n > 0 && rerr == nil, rerr
 }
 
-func (x *sparse) unmap(f *Files) {
+func (x *sparse) unmap() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.unmapLocked(f)
+	x.unmapLocked()
 }
 
-func (x *sparse) unmapLocked(f *Files) {
+func (x *sparse) unmapLocked() {
 	if x.mapped != nil {
-		f.FS.Unmap(x.mapped)
+		x.seg.files.FS.Unmap(x.mapped)
 		x.mapped = nil
-		f.maps.Add(-1)
+		x.seg.files.maps.Add(-1)
 	}
 }
 
@@ -173,13 +178,13 @@ func (x *sparse) add(e []byte) {
 }
 
 // last returns the newest entry.
-func (x *sparse) last(f *Files, path string) (e entry, ok bool, err error) {
-	return x.floor(f, path, 1<<62)
+func (x *sparse) last(s *Segment, suffix string) (e entry, ok bool, err error) {
+	return x.floor(s, suffix, 1<<62)
 }
 
 // flush writes the entries on the heap to the file. Only the log's writer calls it; readers are not held up by the write.
-func (x *sparse) flush(f *Files, path string, sync bool) error {
-	if f.memory {
+func (x *sparse) flush(sync bool) error {
+	if x.seg.files.memory {
 		return nil
 	}
 	x.mu.Lock()
@@ -188,7 +193,7 @@ func (x *sparse) flush(f *Files, path string, sync bool) error {
 	if len(tail) == 0 && !sync {
 		return nil
 	}
-	file, err := f.FS.Open(path, vfs.Create)
+	file, err := x.seg.files.FS.Open(x.path(), vfs.Create)
 	if err != nil {
 		return err
 	}
@@ -218,13 +223,13 @@ func (x *sparse) flush(f *Files, path string, sync bool) error {
 }
 
 // adopt takes over an existing file. What it says is checked when it is used.
-func (x *sparse) adopt(f *Files, path string) {
-	size, err := f.FS.Size(path)
+func (x *sparse) adopt() {
+	size, err := x.seg.files.FS.Size(x.path())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		size, err = 0, nil
 	case err == nil && size%int64(x.width) != 0:
-		err = &CorruptError{File: path, Offset: size, Err: errors.New("index ends inside an entry")}
+		err = &CorruptError{File: x.path(), Offset: size, Err: errors.New("index ends inside an entry")}
 	}
 	x.mu.Lock()
 	x.disk, x.err = int(size), err
@@ -232,9 +237,9 @@ func (x *sparse) adopt(f *Files, path string) {
 }
 
 // reset empties the index; the file is overwritten by the next flush.
-func (x *sparse) reset(f *Files) {
+func (x *sparse) reset() {
 	x.mu.Lock()
-	x.unmapLocked(f)
+	x.unmapLocked()
 	x.disk, x.tail, x.err = 0, nil, nil
 	x.gen++
 	x.mu.Unlock()
@@ -242,9 +247,9 @@ func (x *sparse) reset(f *Files) {
 
 // replace puts rebuilt entries in the place of all there are. They go to the file with the next flush; until then, and when
 // a crash comes first, the file is what it was and is rebuilt again.
-func (x *sparse) replace(f *Files, entries []byte) {
+func (x *sparse) replace(entries []byte) {
 	x.mu.Lock()
-	x.unmapLocked(f)
+	x.unmapLocked()
 	x.disk, x.tail, x.err = 0, entries, nil
 	x.gen++
 	x.mu.Unlock()

@@ -46,8 +46,8 @@ func (s *Segment) Open(next int64) error {
 	s.size.Store(size)
 	s.next.Store(next)
 	s.sealed.Store(true)
-	s.index.adopt(s.files, s.path(IndexSuffix))
-	s.times.adopt(s.files, s.path(TimeIndexSuffix))
+	s.index.adopt()
+	s.times.adopt()
 	return s.txns.load(s)
 }
 
@@ -71,8 +71,8 @@ func (s *Segment) Scan(o ScanOptions) (ScanResult, error) {
 		s.maxTimeAt.Store(-1)
 	}
 	if o.Index {
-		s.index.reset(s.files)
-		s.times.reset(s.files)
+		s.index.reset()
+		s.times.reset()
 		s.sinceIndex, s.lastTime = 0, -1<<63
 		s.resetAborted()
 	}
@@ -238,16 +238,16 @@ func (s *Segment) rebuildIndex() error {
 		info.Size = p.Size
 		fresh.noteInMemory(&info, &o)
 	}
-	s.index.replace(s.files, fresh.index.tail)
-	s.times.replace(s.files, fresh.times.tail)
+	s.index.replace(fresh.index.tail)
+	s.times.replace(fresh.times.tail)
 	s.rebuilt.Store(true)
 	if !s.sealed.Load() || s.retired.Load() {
 		return nil
 	}
-	if err := s.index.flush(s.files, s.path(IndexSuffix), true); err != nil {
+	if err := s.index.flush(true); err != nil {
 		return err
 	}
-	return s.times.flush(s.files, s.path(TimeIndexSuffix), true)
+	return s.times.flush(true)
 }
 
 // indexRebuildInterval is Kafka's default for index.interval.bytes; a rebuilt index may be denser than the topic asks.
@@ -274,14 +274,14 @@ func (s *Segment) noteInMemory(info *BatchInfo, o *Options) {
 // OpenTail takes over the last segment of a log that was closed cleanly: it verifies from the last index entry on, or all
 // of it when the index does not fit. Writer.
 func (s *Segment) OpenTail(interval int) (ScanResult, error) {
-	s.index.adopt(s.files, s.path(IndexSuffix))
-	s.times.adopt(s.files, s.path(TimeIndexSuffix))
+	s.index.adopt()
+	s.times.adopt()
 	full := ScanOptions{Verify: true, Index: true, Interval: interval}
 	if err := s.txns.load(s); err != nil {
 		return ScanResult{}, err
 	}
-	e, ok, err := s.index.last(s.files, s.path(IndexSuffix))
-	t, tok, terr := s.times.last(s.files, s.path(TimeIndexSuffix))
+	e, ok, err := s.index.last(s, IndexSuffix)
+	t, tok, terr := s.times.last(s, TimeIndexSuffix)
 	if err != nil || terr != nil || !ok || !tok {
 		return s.scanKeepingAborted(full)
 	}

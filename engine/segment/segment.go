@@ -71,7 +71,8 @@ type Segment struct {
 // New describes a segment without touching the disk.
 func (f *Files) New(format Format, dir string, base int64, now time.Time) *Segment {
 	s := &Segment{base: base, dir: dir, files: f, format: format, created: now, slot: -1, step: allocFirst, lastTime: math.MinInt64}
-	s.index.width, s.times.width = offsetEntry, timeEntry
+	s.index.seg, s.index.suffix, s.index.width = s, IndexSuffix, offsetEntry
+	s.times.seg, s.times.suffix, s.times.width = s, TimeIndexSuffix, timeEntry
 	s.next.Store(base)
 	s.maxTime.Store(-1)
 	s.maxTimeAt.Store(-1)
@@ -187,7 +188,7 @@ func (s *Segment) indexEntry(last, at int64) {
 	s.timeEntry()
 	if len(s.index.tail) >= flushAt && !s.files.memory {
 		// Not a failure of the append: an index that could not be written is rebuilt.
-		if s.index.flush(s.files, s.path(IndexSuffix), false) != nil || s.times.flush(s.files, s.path(TimeIndexSuffix), false) != nil {
+		if s.index.flush(false) != nil || s.times.flush(false) != nil {
 			s.index.fail(errors.New("index could not be written"))
 		}
 	}
@@ -280,9 +281,9 @@ func (s *Segment) Sealed() bool { return s.sealed.Load() }
 func (s *Segment) Checkpoint() error {
 	s.zero.stop()
 	s.timeEntry()
-	err := s.index.flush(s.files, s.path(IndexSuffix), true)
+	err := s.index.flush(true)
 	if err == nil {
-		err = s.times.flush(s.files, s.path(TimeIndexSuffix), true)
+		err = s.times.flush(true)
 	}
 	if err == nil {
 		err = s.txns.flush(s)
@@ -369,7 +370,7 @@ func (s *Segment) locate(offset int64) (Position, error) {
 	if offset >= s.next.Load() {
 		return Position{}, ErrEnd
 	}
-	e, ok, err := s.index.floor(s.files, s.path(IndexSuffix), offset-s.base)
+	e, ok, err := s.index.floor(s, IndexSuffix, offset-s.base)
 	if err != nil {
 		return Position{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -81,6 +82,17 @@ func (r *Registry) Logs() []*engine.Log {
 		}
 	}
 	return out
+}
+
+// KnowsDir tells whether a directory of that name is a partition's.
+func (r *Registry) KnowsDir(name string) bool {
+	at := strings.LastIndexByte(name, '-')
+	if at < 0 {
+		return false
+	}
+	index, err := strconv.ParseInt(name[at+1:], 10, 32)
+	t := r.ByName(name[:at])
+	return err == nil && t != nil && t.Partition(int32(index)) != nil
 }
 
 // handle is the topic that belongs to one of the catalog.

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"encoding/binary"
+	"io"
+	"testing"
+
+	"kaas/codec/api"
+)
+
+// The produce and fetch paths allocate nothing per request in steady state: through the socket, the loop, the handler, the log and back.
+func TestNoAllocationPerRequest(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, durability := range []string{"page-cache", "group-commit"} {
+		t.Run(durability, func(t *testing.T) {
+			c := dial(t, broker(t, "kaas.durability", durability))
+			c.create("t", 2)
+			set := records(string(make([]byte, 1000)))
+			for _, test := range []struct {
+				name  string
+				frame []byte
+			}{
+				{"produce acks=1", c.frame(api.KeyProduce, 9, produceRequest("t", 0, 1, set))},
+				{"produce acks=-1", c.frame(api.KeyProduce, 9, produceRequest("t", 0, -1, set))},
+				{"produce v3", c.frame(api.KeyProduce, 3, produceRequest("t", 1, -1, set))},
+				{"fetch", c.frame(api.KeyFetch, 12, fetchRequest("t", 0, 0, 0, 0))},
+				{"fetch v4", c.frame(api.KeyFetch, 4, fetchRequest("t", 0, 3, 0, 0))},
+				{"fetch of nothing", c.frame(api.KeyFetch, 12, fetchRequest("t", 0, 1<<40, 0, 0))},
+				{"fetch that waits", c.frame(api.KeyFetch, 12, fetchRequest("t", 1, 0, 1, 1<<30))},
+			} {
+				buf := make([]byte, 2<<20)
+				for range 100 {
+					c.roundTrip(test.frame, buf)
+				}
+				if n := testing.AllocsPerRun(100, func() { c.roundTrip(test.frame, buf) }); n != 0 {
+					t.Errorf("%s: %v allocations per request", test.name, n)
+				}
+			}
+		})
+	}
+}
+
+// roundTrip sends a frame as it is and reads one answer into buf.
+func (c *client) roundTrip(frame, buf []byte) []byte {
+	if _, err := c.c.Write(frame); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := io.ReadFull(c.c, buf[:4]); err != nil {
+		c.t.Fatal(err)
+	}
+	n := binary.BigEndian.Uint32(buf)
+	if _, err := io.ReadFull(c.c, buf[:n]); err != nil {
+		c.t.Fatal(err)
+	}
+	return buf[:n]
+}
