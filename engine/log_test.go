@@ -593,7 +593,7 @@ func TestConcurrent(t *testing.T) {
 			}
 		})
 	}
-	const each = 300
+	const each = 40
 	for range 4 {
 		writers.Go(func() {
 			for range each {

@@ -146,8 +146,8 @@ func (s *Segment) drop() {
 	if r := s.ref.Swap(nil); r != nil {
 		r.Release()
 	}
-	s.index.unmap(s.files)
-	s.times.unmap(s.files)
+	s.index.unmap()
+	s.times.unmap()
 }
 
 // Close gives up the open file and the maps. Readers that hold references go on. The segment may be used again.

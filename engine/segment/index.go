@@ -52,7 +52,7 @@ func (x *sparse) key(e []byte) int64 {
 type entry [timeEntry]byte
 
 // floor returns the last entry with a key not above key; ok is false if there is none.
-func (x *sparse) floor(s *Segment, suffix string, key int64) (e entry, ok bool, err error) {
+func (x *sparse) floor(key int64) (e entry, ok bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.tail) > 0 && x.key(x.tail) <= key {
@@ -66,7 +66,7 @@ func (x *sparse) floor(s *Segment, suffix string, key int64) (e entry, ok bool, 
 	if x.disk == 0 {
 		return e, false, nil
 	}
-	return x.floorDisk(s, suffix, key)
+	return x.floorDisk(key)
 }
 
 // search returns how many of n leading elements satisfy ok, which must hold for a prefix.
@@ -82,7 +82,7 @@ func search(n int, ok func(i int) bool) int {
 	return lo
 }
 
-func (x *sparse) floorDisk(s *Segment, suffix string, key int64) (e entry, ok bool, err error) {
+func (x *sparse) floorDisk(key int64) (e entry, ok bool, err error) {
 	if len(x.mapped) < x.disk {
 		if err := x.remap(); err != nil {
 			x.err = err
@@ -97,7 +97,7 @@ func (x *sparse) floorDisk(s *Segment, suffix string, key int64) (e entry, ok bo
 	defer func() {
 		debug.SetPanicOnFault(old)
 		if r := recover(); r != nil {
-			err = &CorruptError{File: s.path(suffix), Err: fmt.Errorf("fault in map: %v", r)}
+			err = &CorruptError{File: x.path(), Err: fmt.Errorf("fault in map: %v", r)}
 			x.err, ok = err, false
 		}
 	}()
@@ -178,8 +178,8 @@ func (x *sparse) add(e []byte) {
 }
 
 // last returns the newest entry.
-func (x *sparse) last(s *Segment, suffix string) (e entry, ok bool, err error) {
-	return x.floor(s, suffix, 1<<62)
+func (x *sparse) last() (e entry, ok bool, err error) {
+	return x.floor(1 << 62)
 }
 
 // flush writes the entries on the heap to the file. Only the log's writer calls it; readers are not held up by the write.

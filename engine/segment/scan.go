@@ -280,8 +280,8 @@ func (s *Segment) OpenTail(interval int) (ScanResult, error) {
 	if err := s.txns.load(s); err != nil {
 		return ScanResult{}, err
 	}
-	e, ok, err := s.index.last(s, IndexSuffix)
-	t, tok, terr := s.times.last(s, TimeIndexSuffix)
+	e, ok, err := s.index.last()
+	t, tok, terr := s.times.last()
 	if err != nil || terr != nil || !ok || !tok {
 		return s.scanKeepingAborted(full)
 	}

@@ -370,7 +370,7 @@ func (s *Segment) locate(offset int64) (Position, error) {
 	if offset >= s.next.Load() {
 		return Position{}, ErrEnd
 	}
-	e, ok, err := s.index.floor(s, IndexSuffix, offset-s.base)
+	e, ok, err := s.index.floor(offset - s.base)
 	if err != nil {
 		return Position{}, err
 	}

@@ -14,13 +14,13 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, ok bool) {
 	if s.size.Load() == 0 {
 		return -1, -1, false
 	}
-	e, ok, err := s.times.last(s, TimeIndexSuffix)
+	e, ok, err := s.times.last()
 	if err == nil && ok {
 		ts, offset = s.timeOf(&e)
 		err = s.checkTime(ts, offset)
 	}
 	if (err != nil || !ok) && !s.rebuilt.Load() && s.rebuildIndex() == nil {
-		if e, ok, err = s.times.last(s, TimeIndexSuffix); ok {
+		if e, ok, err = s.times.last(); ok {
 			ts, offset = s.timeOf(&e)
 		}
 	}
@@ -55,7 +55,7 @@ func (s *Segment) checkTime(ts, offset int64) error {
 // segment has none. It may read and decompress a batch.
 func (s *Segment) OffsetForTime(ts, from int64) (offset, timestamp int64, epoch int32, found bool, err error) {
 	start := max(from, s.base)
-	e, ok, err := s.times.floor(s, TimeIndexSuffix, ts)
+	e, ok, err := s.times.floor(ts)
 	if err == nil && ok {
 		t, at := s.timeOf(&e)
 		err = s.checkTime(t, at)
