@@ -7,8 +7,11 @@ import (
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // arrived waits until the server has read n bytes in all.
@@ -116,6 +119,7 @@ func TestRefusedSizes(t *testing.T) {
 		"zero": sized(0), "minus one": sized(0xffffffff), "least": sized(0x80000000), "most": sized(0x7fffffff),
 		"one over": sized(1001), "TLS hello": []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
 		"HTTP": []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "size alone": sized(0x7fffffff)[:4],
+		"zero alone": sized(0)[:4],
 	}
 	for name, b := range refused {
 		for _, before := range []int{0, 1000} {
@@ -331,4 +335,65 @@ func randomSender(w io.Writer, seed uint64, frames int, frameOf func(*rand.Rand,
 			out = out[m:]
 		}
 	}
+}
+
+// FuzzFrames cuts a stream of any bytes into any reads and compares what is
+// delivered with a plain walk over the stream.
+func FuzzFrames(f *testing.F) {
+	f.Add(appendFrame(appendFrame(nil, []byte("one")), []byte("two")), []byte{1, 2, 3})
+	f.Add(append(appendFrame(nil, pattern(1, 250)), 0, 0, 1), []byte{255, 7})
+	f.Add([]byte("\x00\x00\x00\x00GET / HTTP/1.1\r\n"), []byte{4})
+	f.Add([]byte("\x16\x03\x01\x02\x00\x01"), []byte{1, 1, 1, 1})
+	f.Fuzz(func(t *testing.T, stream, cuts []byte) {
+		const limit = 300
+		if len(stream) > 4000 {
+			return
+		}
+		var want [][]byte
+		bad := false
+		for rest := stream; len(rest) >= 4 && !bad; {
+			size := int32(binary.BigEndian.Uint32(rest))
+			if bad = size <= 0 || size > limit; bad || len(rest)-4 < int(size) {
+				break
+			}
+			want = append(want, rest[4:4+size])
+			rest = rest[4+size:]
+		}
+		var got [][]byte
+		s, err := New(Config{Loops: 1, MaxFrameBytes: limit}, &hooks{frame: func(_ *Conn, b []byte) { got = append(got, bytes.Clone(b)) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := s.loops[0]
+		defer l.end()
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(pair[1])
+		c := &Conn{loop: l, fd: pair[0], id: 1}
+		s.conns.Add(1)
+		l.adopt(c)
+		defer c.Close(nil)
+		for i := 0; len(stream) > 0 && !c.closed; i++ {
+			n := len(stream)
+			if i < len(cuts) {
+				n = min(n, 1+int(cuts[i]))
+			}
+			if _, err := unix.Write(pair[1], stream[:n]); err != nil {
+				t.Fatal(err)
+			}
+			stream = stream[n:]
+			l.round(l.wait())
+		}
+		if c.closed != bad || bad && c.closeErr != ErrFrameSize {
+			t.Fatalf("closed: %v (%v), want %v", c.closed, c.closeErr, bad)
+		}
+		if !slices.EqualFunc(got, want, bytes.Equal) {
+			t.Fatalf("delivered %q, want %q", got, want)
+		}
+		if c.in != nil && cap(c.in.b) > 2*minBuffer {
+			t.Fatalf("%d bytes of memory for a frame of at most %d", cap(c.in.b), limit)
+		}
+	})
 }

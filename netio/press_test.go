@@ -164,6 +164,38 @@ func TestTurnsAreFair(t *testing.T) {
 	}
 }
 
+// A loop goes back to its sockets after turnsMax turns, however many wait.
+func TestTurnsOfOneRound(t *testing.T) {
+	const conns = 3 * turnsMax
+	f := tempFile(t, make([]byte, turnBytes))
+	opened := make(chan *Conn, conns)
+	s, addr := serve(t, Config{Loops: 1, SendBufferBytes: 4 * turnBytes}, &hooks{opened: func(c *Conn) { opened <- c }})
+	l := s.Loops()[0]
+	var served []*Conn
+	for range conns {
+		c := dial(t, addr)
+		served = append(served, receive(t, opened))
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+	}
+	rounds := make(chan int64, conns)
+	onLoop(t, l, func() {
+		for _, c := range served {
+			r := c.NewReply()
+			// The first slice is sent with the replies of the round, the second takes a turn.
+			r.Parts = append(r.Parts, Part{FD: int(f.Fd()), Len: turnBytes, Ref: refFunc(func() {})},
+				Part{FD: int(f.Fd()), Len: turnBytes, Ref: refFunc(func() { rounds <- l.stats.rounds.Load() })})
+			r.Send()
+		}
+	})
+	turns := map[int64]int{}
+	for range conns {
+		n := receive(t, rounds)
+		if turns[n]++; turns[n] > turnsMax {
+			t.Fatalf("more than %d turns in a round", turnsMax)
+		}
+	}
+}
+
 type refFunc func()
 
 func (f refFunc) Release() { f() }

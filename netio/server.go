@@ -22,11 +22,13 @@ var (
 	ErrHalfFrame = errors.New("netio: closed by the peer in the middle of a frame")
 	ErrIdle      = errors.New("netio: idle for too long")
 	ErrPanic     = errors.New("netio: the handler of a frame panicked")
+	ErrShortFile = errors.New("netio: a file slice of a reply is beyond the end of its file")
 	ErrStopped   = errors.New("netio: the server stops")
 )
 
 // Handler is the consumer's side. Its methods run on the loop that owns the
-// connection and must not block.
+// connection and must not block. A panic in Opened or Frame is logged, counted and
+// closes that connection; in the others, which are not about one peer, it is not caught.
 type Handler interface {
 	// Opened: c was accepted; may set c.Data, hold or close it.
 	Opened(c *Conn)

@@ -76,7 +76,7 @@ func (l *Loop) turn(c *Conn) {
 		return
 	}
 	if !c.blocked {
-		if err := l.write(c); err != 0 {
+		if err := l.write(c); err != nil {
 			c.Close(err)
 			return
 		}
@@ -88,63 +88,65 @@ func (l *Loop) turn(c *Conn) {
 	c.unpause()
 }
 
-// write is the sending part of a turn. It returns an error that ends the connection.
-func (l *Loop) write(c *Conn) unix.Errno {
+// write is the sending part of a turn. It returns an error that ends the
+// connection. Only bytes of files count for the turn: memory is bounded by the
+// pause of the connection.
+func (l *Loop) write(c *Conn) error {
 	for budget := turnBytes; ; {
 		c.advance(0)
 		n, total, file := l.gather(c)
-		if n > 0 {
+		switch {
+		case n > 0:
 			w, e := send(c.fd, l.iov[:n], file, &l.hdr)
 			clear(l.iov[:n])
-			if e == unix.EAGAIN || e == unix.EINTR {
-				w, e = 0, 0
-			}
-			if e != 0 {
+			if w, e = l.sent(c, w, e); e != 0 {
 				return e
 			}
-			l.sent(c, w)
 			c.advance(w)
 			if w < total {
 				l.block(c)
-				return 0
+				return nil
 			}
-			budget -= w
-			continue
-		}
-		if !file {
-			return 0
-		}
-		if budget <= 0 {
+		case !file:
+			return nil
+		case budget <= 0:
 			l.queueTurn(c)
-			return 0
-		}
-		r := c.head
-		p := &r.Parts[r.part]
-		want := min(p.Len, budget)
-		w, e := sendfile(c.fd, p.FD, &p.Pos, want)
-		if e == unix.EAGAIN || e == unix.EINTR {
-			w, e = 0, unix.EAGAIN
-		} else if e != 0 {
-			return e
-		} else if w == 0 {
-			return unix.EIO // the file is shorter than the slice: the reply cannot be completed
-		}
-		l.sent(c, w)
-		p.Len -= w
-		budget -= w
-		if w < want || e == unix.EAGAIN {
-			l.block(c)
-			return 0
+			return nil
+		default:
+			p := &c.head.Parts[c.head.part]
+			want := p.Len
+			if want > budget+turnBytes/4 { // a small rest is not worth another turn
+				want = budget
+			}
+			w, e := sendfile(c.fd, p.FD, &p.Pos, want)
+			if w == 0 && e == 0 {
+				return ErrShortFile
+			}
+			if w, e = l.sent(c, w, e); e != 0 {
+				return e
+			}
+			p.Len -= w
+			budget -= w
+			if w < want {
+				l.block(c)
+				return nil
+			}
 		}
 	}
 }
 
-// sent accounts for w bytes that went out.
-func (l *Loop) sent(c *Conn, w int) {
-	if w > 0 {
-		l.bytesOut += int64(w)
-		c.lastActive = l.now
+// sent accounts for the result of a system call that sends: no bytes is what a
+// full socket takes, any other error is returned.
+func (l *Loop) sent(c *Conn, w int, e unix.Errno) (int, unix.Errno) {
+	switch {
+	case e == unix.EAGAIN || e == unix.EINTR:
+		return 0, 0
+	case e != 0:
+		return 0, e
 	}
+	l.bytesOut += int64(w)
+	c.lastActive = l.now
+	return w, 0
 }
 
 // block waits for room in the socket. EPOLLOUT stays registered until it fires
