@@ -125,11 +125,13 @@ func (s *Server) listOffsets(c *conn, r *reader) {
 }
 
 func (s *Server) metadata(c *conn, r *reader) {
+	c.out = be.AppendUint32(c.out, 0) // not throttled
 	c.out = be.AppendUint32(c.out, 1)
 	c.out = be.AppendUint32(c.out, 1)
 	c.out = appendString(c.out, []byte("127.0.0.1"))
 	c.out = be.AppendUint32(c.out, uint32(s.port))
 	c.out = be.AppendUint16(c.out, 0xffff) // no rack
+	c.out = be.AppendUint16(c.out, 0xffff) // no cluster id
 	c.out = be.AppendUint32(c.out, 1)
 	count := r.int32()
 	c.out = be.AppendUint32(c.out, uint32(max(count, 0)))

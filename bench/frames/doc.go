@@ -4,7 +4,7 @@
 // each request has one fixed, non-flexible version here, with a layout in which the fields that vary (correlation id,
 // fetch offset) sit at a known place. It is no codec: whoever needs other versions or fields uses codec/api.
 //
-// Versions in use: Produce 7, Fetch 11, ListOffsets 1, Metadata 1, ApiVersions 0, CreateTopics 2. Every Apache Kafka from
+// Versions in use: Produce 7, Fetch 11, ListOffsets 1, Metadata 4, ApiVersions 0, CreateTopics 2. Every Apache Kafka from
 // 2.3 to 4.x serves them. All sizes are in bytes, and frames include their 4-byte length.
 package frames
 
@@ -23,7 +23,7 @@ const (
 	VersionProduce      = 7
 	VersionFetch        = 11
 	VersionListOffsets  = 1
-	VersionMetadata     = 1
+	VersionMetadata     = 4
 	VersionAPIVersions  = 0
 	VersionCreateTopics = 2
 )

@@ -116,7 +116,7 @@ func TestOtherRequests(t *testing.T) {
 		t.Errorf("got %+v", l)
 	}
 	m := decode(t, correlated(Metadata("a", "b"))).(*kmsg.MetadataRequest)
-	if len(m.Topics) != 2 || *m.Topics[0].Topic != "a" || *m.Topics[1].Topic != "b" {
+	if len(m.Topics) != 2 || m.AllowAutoTopicCreation || *m.Topics[0].Topic != "a" || *m.Topics[1].Topic != "b" {
 		t.Errorf("got %+v", m)
 	}
 	decode(t, correlated(APIVersions()))

@@ -78,13 +78,14 @@ func ListOffsets(topic string, partition int32, timestamp int64) []byte {
 	return end(b, 0)
 }
 
-// Metadata asks for the given topics (none: an empty list, so only the brokers).
+// Metadata asks for the given topics, and wants none of them created (none: an empty list, so only the brokers).
 func Metadata(topics ...string) []byte {
 	b := begin(KeyMetadata, VersionMetadata)
 	b = be.AppendUint32(b, uint32(len(topics)))
 	for _, t := range topics {
 		b = appendString(b, t)
 	}
+	b = append(b, 0)
 	return end(b, 0)
 }
 

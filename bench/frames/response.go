@@ -159,13 +159,15 @@ type TopicLeaders struct {
 // MetadataAnswer reads an answer about one topic: body is the frame after ResponseHead.
 func MetadataAnswer(body []byte, topic string) (TopicLeaders, error) {
 	c := cursor{b: body}
+	c.int32() // throttle time
 	address := map[int32]string{}
 	for range c.count(12) {
 		id, host, port := c.int32(), c.string(), c.int32()
 		c.string() // rack
 		address[id] = net.JoinHostPort(host, strconv.Itoa(int(port)))
 	}
-	c.int32()
+	c.string() // cluster id
+	c.int32()  // controller
 	var found TopicLeaders
 	for range c.count(9) {
 		code, name := c.int16(), c.string()

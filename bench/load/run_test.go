@@ -182,9 +182,9 @@ func answerWrongly(l net.Listener, answerBytes int, spoil func([]byte) []byte) {
 			case frames.KeyCreateTopics:
 				body = append(body, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 't', 0, 0, 0xff, 0xff)
 			case frames.KeyMetadata:
-				body = append(body, 0, 0, 0, 1, 0, 0, 0, 1, 0, 9)
+				body = append(body, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 9)
 				body = append(body, "127.0.0.1"...)
-				body = append(body, 0, 0, byte(port>>8), byte(port), 0xff, 0xff, 0, 0, 0, 1)
+				body = append(body, 0, 0, byte(port>>8), byte(port), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1)
 				body = append(body, 0, 0, 0, 1, 0, 0, 0, 1, 't', 0, 0, 0, 0, 1, 0, 0)
 				body = append(body, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0)
 			default:
