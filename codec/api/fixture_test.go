@@ -6,9 +6,11 @@ import (
 	"compress/gzip"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"kaas/codec/wire"
@@ -56,39 +58,52 @@ func (f *fixture) message() string {
 
 // eachFixture calls fn with every line of every file.
 func eachFixture(t testing.TB, fn func(t testing.TB, f *fixture)) {
-	paths, err := filepath.Glob("testdata/*.jsonl.gz")
-	if err != nil || len(paths) != 77 {
-		t.Fatalf("%d files of fixtures (%v), want 75 API keys and two more", len(paths), err)
+	fixtures, err := loadFixtures()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, path := range paths {
-		eachLine(t, path, fn)
+	for _, f := range fixtures {
+		fn(t, f)
 	}
 }
 
-func eachLine(t testing.TB, path string, fn func(t testing.TB, f *fixture)) {
+// loadFixtures reads all files, once for all tests.
+var loadFixtures = sync.OnceValues(func() ([]*fixture, error) {
+	paths, err := filepath.Glob("testdata/*.jsonl.gz")
+	if err != nil || len(paths) != 77 {
+		return nil, fmt.Errorf("%d files of fixtures (%v), want 75 API keys and two more", len(paths), err)
+	}
+	var all []*fixture
+	for _, path := range paths {
+		if all, err = appendFixtures(all, path); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return all, nil
+})
+
+func appendFixtures(all []*fixture, path string) ([]*fixture, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer file.Close()
 	unzipped, err := gzip.NewReader(file)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	lines := bufio.NewScanner(unzipped)
 	lines.Buffer(nil, 1<<22)
-	for n := 1; lines.Scan(); n++ {
+	for lines.Scan() {
 		f := &fixture{}
 		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
 		d.UseNumber()
 		if err := d.Decode(f); err != nil {
-			t.Fatalf("%s:%d: %v", path, n, err)
+			return nil, err
 		}
-		fn(t, f)
+		all = append(all, f)
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	return all, lines.Err()
 }
 
 // TestFixtures decodes every message that Apache Kafka wrote, compares it with Apache's JSON, and encodes it to the same bytes.

@@ -47,7 +47,7 @@ func held(m Message) int { return footprint(reflect.ValueOf(m).Elem()) }
 func sample(n int) []int {
 	var at []int
 	for i := 0; i < n; i++ {
-		if n < 300 || i < 100 || i >= n-50 || i%97 == 0 {
+		if n < 200 || i < 100 || i >= n-20 || i%97 == 0 {
 			at = append(at, i)
 		}
 	}
@@ -74,9 +74,8 @@ func TestDamage(t *testing.T) {
 	tables := tablesByName(t)
 	eachFixture(t, func(t testing.TB, f *fixture) {
 		name := f.message()
-		oldestOrNewest := f.Version == tables[name].Versions.Lo || f.Version == tables[name].Versions.Hi
-		if f.Case != "full" && f.Case != "unknown-tags" || !oldestOrNewest {
-			return
+		if f.Case != "full" && f.Case != "unknown-tags" || f.Version != tables[name].Versions.Hi {
+			return // the fuzz targets see the others
 		}
 		body := slices.Clone(f.BodyHex)
 		for _, at := range sample(len(body)) {
@@ -99,7 +98,7 @@ func TestDamage(t *testing.T) {
 func TestAmplification(t *testing.T) {
 	worst, worstAt := 0.0, ""
 	for name, create := range newMessage {
-		for version := int16(0); version <= 16; version++ {
+		for version := range int16(17) {
 			eachArray(create, func(m Message, path string) {
 				var w wire.Writer
 				m.Encode(&w, version)
