@@ -82,6 +82,9 @@ func (b Bar) verdict(r *Record) string {
 		return "not measured"
 	}
 	text := fmt.Sprintf("%.3g", v)
+	if v >= 1000 {
+		text = fmt.Sprintf("%.0f", v)
+	}
 	if b.over != "" {
 		text = fmt.Sprintf("%.0f %%", 100*v)
 	}

@@ -20,6 +20,7 @@ const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 60 * time.Second
 	pollPause    = 100 * time.Microsecond
+	saidBytesMax = 500
 )
 
 // process is a running subject.
@@ -66,12 +67,12 @@ func start(program string, args func(address string) []string) (*process, error)
 		}
 		select {
 		case <-p.ended:
-			return nil, fmt.Errorf("%s %v ended: %w: %s", program, p.cmd.Args[1:], errors.Join(p.err, err), p.errs.Bytes())
+			return nil, fmt.Errorf("%s %v ended: %w: %s", program, p.cmd.Args[1:], errors.Join(p.err, err), p.said())
 		case <-time.After(pollPause):
 		}
 		if time.Since(began) > startTimeout {
 			p.kill()
-			return nil, fmt.Errorf("%s does not answer: %w: %s", program, err, p.errs.Bytes())
+			return nil, fmt.Errorf("%s does not answer: %w: %s", program, err, p.said())
 		}
 	}
 }
@@ -84,6 +85,12 @@ func ask(address string) error {
 	defer c.Close()
 	_, err = c.APIVersions()
 	return err
+}
+
+// said is the beginning of what the process wrote to its standard error. It must have ended.
+func (p *process) said() []byte {
+	b := bytes.TrimSpace(p.errs.Bytes())
+	return b[:min(len(b), saidBytesMax)]
 }
 
 func (p *process) kill() {
@@ -103,7 +110,7 @@ func (p *process) stop() error {
 		return fmt.Errorf("%s did not end within %v of SIGTERM", p.cmd.Path, stopTimeout)
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s: %w: %s", p.cmd.Path, p.err, p.errs.Bytes())
+		return fmt.Errorf("%s: %w: %s", p.cmd.Path, p.err, p.said())
 	}
 	return nil
 }

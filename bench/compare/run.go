@@ -26,7 +26,8 @@ type Options struct {
 // ErrBars is returned when everything was measured and a bar was missed.
 var ErrBars = errors.New("not all bars are met")
 
-// Run measures and prints. It returns ErrBars when a bar is missed, other errors when something could not be measured.
+// Run measures and prints. It returns ErrBars when a bar is missed, other errors when something could not be measured; the
+// other scenarios are measured all the same.
 func Run(ctx context.Context, opt Options) error {
 	chosen, err := choose(opt.Scenarios)
 	if err != nil {
@@ -46,23 +47,30 @@ func Run(ctx context.Context, opt Options) error {
 	}
 	fmt.Fprintf(opt.Out, "commit %s, %d × %s, Linux %s, load %.1f; CPU loop %.0f ms, fdatasync %.0f µs\n\n", base.Commit, base.Machine.Cores,
 		base.Machine.CPU, base.Machine.Kernel, base.Calibration.Load1, base.Calibration.CPULoopMs, base.Calibration.FdatasyncP50)
-	var records []Record
+	failed := 0
 	missed := false
 	for _, s := range chosen {
 		r := base
 		r.Scenario = s.name
 		if r.Subjects, err = s.run(ctx, &opt, dir); err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			if ctx.Err() != nil {
+				return err
+			}
+			fmt.Fprintf(opt.Out, "%s: could not be measured: %v\n\n", s.name, err)
+			failed++
+			continue
 		}
-		records = append(records, r)
 		missed = !s.print(opt.Out, &r) || missed
 		if opt.Results != "" {
-			if err := appendRecords(opt.Results, records[len(records)-1:]); err != nil {
+			if err := appendRecords(opt.Results, []Record{r}); err != nil {
 				return err
 			}
 		}
 	}
-	if missed {
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%d of %d scenarios could not be measured", failed, len(chosen))
+	case missed:
 		return ErrBars
 	}
 	return nil

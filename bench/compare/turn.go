@@ -51,7 +51,7 @@ func (t *turn) with(durability string, do func(p *process) error, more ...string
 	}
 	if err := do(p); err != nil {
 		p.kill()
-		return fmt.Errorf("%w (its log: %s)", err, p.errs.Bytes())
+		return fmt.Errorf("%w; it said: %s", err, p.said())
 	}
 	return p.stop()
 }
