@@ -216,7 +216,7 @@ func (l *Log) flushRun() error {
 	active := l.active()
 	err := l.memoryRoom(r.bytes)
 	if err == nil {
-		err = active.Write(r.bufs, r.bytes, &st.options)
+		err = l.write(active, r)
 	}
 	if err != nil {
 		return l.undoRun(err)
@@ -238,6 +238,19 @@ func (l *Log) flushRun() error {
 	l.pub.write(m)
 	l.pub.mu.Unlock()
 	return nil
+}
+
+// write writes the run at the end of a segment, and tells how long that took: every write is timed, since what matters is
+// the rare one that stalls.
+func (l *Log) write(s *segment.Segment, r *run) error {
+	told := l.e.cfg.OnWrite
+	if told == nil {
+		return s.Write(r.bufs, r.bytes, &l.st.options)
+	}
+	began := time.Now()
+	err := s.Write(r.bufs, r.bytes, &l.st.options)
+	told(r.bytes, time.Since(began))
+	return err
 }
 
 // undoRun takes back what the run changed. A repeat of an entry whose write failed fails too.
@@ -282,7 +295,7 @@ func (l *Log) noteTxn(it *runItem) {
 	}
 }
 
-// stableAfter is the last stable offset once the marker at offset is in: the first open transaction, or the offset itself.
+// stableAfter is the last stable offset once the marker is in: the first offset of an open transaction, or what follows.
 func (p *published) stableAfter(marker int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -291,7 +304,7 @@ func (p *published) stableAfter(marker int64) int64 {
 			return t.first
 		}
 	}
-	return marker
+	return marker + 1
 }
 
 // active is the segment appended to, nil before the first append.

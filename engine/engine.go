@@ -86,6 +86,9 @@ type Config struct {
 	Logger          *slog.Logger     // nil: slog.Default
 	// OnCommit, if set, is told about each round of the group commit: logs synced, waiters released, time taken.
 	OnCommit func(logs, released int, took time.Duration)
+	// OnWrite, if set, is told about each write of appended batches into the page cache, space allocated for it included:
+	// its bytes, and how long it took. The log's mutex is held: it must be cheap.
+	OnWrite func(bytes int64, took time.Duration)
 	// OnFailure, if set, is told once when a log goes offline.
 	OnFailure func(l *Log, err error)
 }
@@ -183,6 +186,22 @@ func Open(cfg Config) (*Engine, error) {
 
 // Durability is the one in force: Memory storage has only PageCache.
 func (e *Engine) Durability() Durability { return e.cfg.Durability }
+
+// Stats says what the engine holds now.
+type Stats struct {
+	OpenFiles   int   // log files held open by the cache
+	Maps        int64 // mapped index files
+	MemoryBytes int64 // of log data with Memory storage; 0 on Disk
+}
+
+// Stats never waits for a write or a sync.
+func (e *Engine) Stats() Stats {
+	s := Stats{OpenFiles: e.files.OpenCount(), Maps: e.files.Maps()}
+	if e.cfg.Storage == Memory {
+		s.MemoryBytes = e.memory.Load()
+	}
+	return s
+}
 
 // Go runs f on the bounded pool for what may block. f waits its turn; Go does not.
 func (e *Engine) Go(f func()) { e.work.run(f) }

@@ -68,9 +68,19 @@ func (f testFormat) FirstAtOrAfter(b []byte, ts int64) (int64, int64, bool, erro
 	return 0, 0, false, nil
 }
 
-// ControlType takes the first byte after the header for the type.
+// ControlType reads the key of the first record: int16 version, int16 type.
 func (testFormat) ControlType(b []byte) (bool, bool) {
-	return len(b) > 61 && b[61] == 1, len(b) > 61 && b[61] <= 1
+	r := b[61:]
+	for i := 0; len(r) > 0 && i < 5; i++ { // length, attributes, two deltas, key length: one byte each unless the batch is long
+		for i != 1 && len(r) > 1 && r[0] >= 0x80 {
+			r = r[1:]
+		}
+		r = r[1:]
+	}
+	if len(r) < 4 || r[2] != 0 || r[3] > 1 {
+		return false, false
+	}
+	return r[3] == 1, true
 }
 
 // spec describes a test batch.
@@ -121,10 +131,11 @@ func batch(s spec) Entry {
 		b[61+i] = s.tag + byte(i)
 	}
 	if s.control {
-		b[61] = 0
+		b = append(b[:61], 32, 0, 0, 0, 8, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0)
 		if s.commit {
-			b[61] = 1
+			b[61+8] = 1
 		}
+		be.PutUint32(b[8:], uint32(len(b)-12))
 	}
 	be.PutUint32(b[17:], crc32.Checksum(b[21:], crcTable))
 	_, info, err := testFormat{}.Next(b)

@@ -36,6 +36,9 @@ func (f *Files) OpenCount() int {
 	return len(f.open)
 }
 
+// Maps is the number of index files that are mapped.
+func (f *Files) Maps() int64 { return f.maps.Load() }
+
 // FileRef is a counted reference to an open log file. The file is closed when the cache and all readers have let go, so a
 // slice that is being sent stays readable when its segment is deleted or its descriptor evicted meanwhile.
 type FileRef struct {

@@ -112,7 +112,7 @@ func (l *life) check(s *Store) {
 
 var seeds = flag.Uint64("seeds", 3, "histories that TestPowerCut tries")
 
-// TestPowerCut cuts the power at every operation of a run, three lives in a row, and opens what is left.
+// TestPowerCut cuts the power at every operation of a run, four lives in a row, some of which a kill ends, and opens what is left.
 func TestPowerCut(t *testing.T) {
 	for seed := range *seeds {
 		for at := 1; ; at++ {
@@ -121,8 +121,12 @@ func TestPowerCut(t *testing.T) {
 			d := newDisk()
 			d.limit = at
 			cut := l.run(d, 60)
-			for range 2 { // once more, soon after the first cut, when recovery has just worked on the files
-				d = d.afterCut(rng, []int{0, 50, 90, 100}[rng.IntN(4)])
+			for range 3 { // once more, soon after the first cut, when recovery has just worked on the files
+				if rng.IntN(3) == 0 {
+					d = d.afterKill()
+				} else {
+					d = d.afterCut(rng, []int{0, 50, 90, 100}[rng.IntN(4)])
+				}
 				d.limit = 1 + rng.IntN(60)
 				l.run(d, 20)
 			}
@@ -212,6 +216,47 @@ func (s *Store) values(name string) (offs []int) {
 		return true
 	})
 	return offs
+}
+
+// TestSyncedPlace: damage to the last frame is no torn tail if a checkpoint has seen it synced, or a later file was begun.
+func TestSyncedPlace(t *testing.T) {
+	d := newDisk()
+	s, err := Open(d, "/s", Options{FileBytes: 300})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		put(t, s, fmt.Sprint("key", i), "value", true)
+	}
+	name := "/s/" + logName(1)
+	last := len(d.now[name].data) - 1
+	flip := func(b []byte) []byte { b[last] ^= 1; return b }
+	frame := (len(d.now[name].data) - logHeader) / 3
+	shorten := func(b []byte) []byte { return b[:len(b)-frame] }
+	find := func(d *diskFS, change func([]byte) []byte) error { return damaged(t, d, name, change) }
+	if err := errors.Join(find(d, flip), find(d, shorten)); err != nil {
+		t.Errorf("taken for damage: %v", err)
+	}
+	// A checkpoint as a long walk of the index would give it: the replay begins long before the synced place.
+	c := d.afterCut(rand.New(rand.NewPCG(1, 1)), 100)
+	s2, err := Open(c, "/s", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s2.writeCheckpoint("/s/"+ckptName(1), 1, logHeader, 1); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, "big", string(make([]byte, 300)), true) // a second file
+	second := "/s/" + logName(2)
+	d.now[second].data = d.now[second].data[:logHeader]
+	for what, disk := range map[string]*diskFS{"checkpoint": c, "second file": d} {
+		for how, change := range map[string]func([]byte) []byte{"flipped": flip, "shortened": shorten} {
+			var corrupt *CorruptError
+			if err := find(disk, change); !errors.As(err, &corrupt) || corrupt.File != name || corrupt.Offset != int64(last+1-frame) {
+				t.Errorf("%s, %s: %v", what, how, err)
+			}
+		}
+	}
 }
 
 func TestLostFiles(t *testing.T) {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -91,6 +93,16 @@ func (d *diskFS) afterCut(rng *rand.Rand, keep int) *diskFS {
 		c := &inode{data: data, synced: bytes.Clone(data)}
 		after.now[n], after.durable[n] = c, c
 	}
+	return after
+}
+
+// afterKill returns the disk as the next process sees it: nothing is lost, and what was not synced still is not.
+func (d *diskFS) afterKill() *diskFS {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.limit = 0 // what still runs on it is dead
+	after := newDisk()
+	after.now, after.durable, after.pending = maps.Clone(d.now), maps.Clone(d.durable), slices.Clone(d.pending)
 	return after
 }
 
