@@ -145,9 +145,12 @@ func decodeTopic(name string, b []byte) (*Topic, error) {
 	return t, nil
 }
 
+// MaxNameBytes is the longest name of a topic: with a partition's number it is a directory's, and those have at most 255.
+const MaxNameBytes = 249
+
 // LegalName reports whether Apache Kafka would accept a topic name: 1 to 249 of [a-zA-Z0-9._-], not "." or "..".
 func LegalName(name string) bool {
-	if name == "" || len(name) > 249 || name == "." || name == ".." {
+	if name == "" || len(name) > MaxNameBytes || name == "." || name == ".." {
 		return false
 	}
 	for i := range len(name) {

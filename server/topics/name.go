@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"kaas/codec/api"
+	"kaas/server/catalog"
 )
 
 // Internal topics: written by the broker alone.
@@ -11,9 +12,6 @@ const (
 	OffsetsTopic      = "__consumer_offsets"
 	TransactionsTopic = "__transaction_state"
 )
-
-// maxNameBytes is the longest name of a topic: its directory's name must fit a file system's 255.
-const maxNameBytes = 249
 
 // IsInternal tells whether a topic belongs to the broker.
 func IsInternal(name string) bool { return name == OffsetsTopic || name == TransactionsTopic }
@@ -29,22 +27,16 @@ func (e *Error) Error() string { return fmt.Sprintf("%v: %s", e.Code, e.Message)
 
 // CheckName refuses names that no topic can have (regression 14).
 func CheckName(name string) *Error {
-	bad := func(why string) *Error {
-		return &Error{Code: api.ErrInvalidTopicException, Message: "Topic name is invalid: " + why}
-	}
+	why := fmt.Sprintf("'%s' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'", name)
 	switch {
+	case catalog.LegalName(name):
+		return nil
 	case name == "":
-		return bad("the empty string is not allowed")
+		why = "the empty string is not allowed"
 	case name == "." || name == "..":
-		return bad("'.' or '..' is not allowed")
-	case len(name) > maxNameBytes:
-		return bad(fmt.Sprintf("the length of '%.40s…' is longer than the max allowed length %d", name, maxNameBytes))
+		why = "'.' or '..' is not allowed"
+	case len(name) > catalog.MaxNameBytes:
+		why = fmt.Sprintf("the length of '%.40s…' is longer than the max allowed length %d", name, catalog.MaxNameBytes)
 	}
-	for i := 0; i < len(name); i++ {
-		ch := name[i]
-		if !(ch >= 'a' && ch <= 'z' || ch >= 'A' && ch <= 'Z' || ch >= '0' && ch <= '9' || ch == '.' || ch == '_' || ch == '-') {
-			return bad(fmt.Sprintf("'%s' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'", name))
-		}
-	}
-	return nil
+	return &Error{Code: api.ErrInvalidTopicException, Message: "Topic name is invalid: " + why}
 }
