@@ -34,6 +34,7 @@ type Loop struct {
 	server       *Server
 	handler      Handler
 	beforeSleep  func(*Loop)
+	onDone       func(*Loop, []Done)
 	log          *slog.Logger
 	pools        *bufferPools
 	index        int
@@ -43,6 +44,7 @@ type Loop struct {
 	pauseBytes   int
 
 	now    int64 // ms since the server was made
+	nano   int64 // the same in ns
 	time   time.Time
 	timers timerHeap
 	idle   idleRing
@@ -65,6 +67,7 @@ type Loop struct {
 	turns       []*Conn // turns[turnHead:] send file slices, in a circle
 	turnHead    int
 
+	done           []Done // replies that left, OnDone is yet to be told
 	freeReplies    []*Reply
 	freeReplyBytes int
 	iov            []unix.Iovec
@@ -86,7 +89,7 @@ type Loop struct {
 
 func newLoop(s *Server, index int) (*Loop, error) {
 	l := &Loop{
-		server: s, handler: s.handler, beforeSleep: s.cfg.BeforeSleep, log: s.cfg.Logger, pools: &s.pools, index: index,
+		server: s, handler: s.handler, beforeSleep: s.cfg.BeforeSleep, onDone: s.cfg.OnDone, log: s.cfg.Logger, pools: &s.pools, index: index,
 		maxFrame: s.cfg.MaxFrameBytes, pauseReplies: s.cfg.PausePendingReplies, pauseBytes: s.cfg.PausePendingBytes,
 		events: make([]unix.EpollEvent, eventsMax), read: make([]byte, s.cfg.ReadBufferBytes), iov: make([]unix.Iovec, iovMax),
 	}
@@ -200,7 +203,8 @@ func (l *Loop) runLate() {
 // tick reads the clock.
 func (l *Loop) tick() {
 	l.time = time.Now()
-	l.now = l.time.Sub(l.server.start).Milliseconds()
+	l.nano = int64(l.time.Sub(l.server.start))
+	l.now = l.nano / int64(time.Millisecond)
 }
 
 // timeout is how long the loop may sleep, in ms; -1: until something happens.

@@ -1,5 +1,7 @@
 package netio
 
+import "time"
+
 // Ref keeps what a file slice reads from alive. Release is called exactly once,
 // on the loop: when the slice was sent, or when it never will be.
 type Ref interface{ Release() }
@@ -31,7 +33,13 @@ type Reply struct {
 	Buf []byte
 	// Parts is what is sent, in order. Empty: Buf is sent whole.
 	Parts []Part
+	// Tag is the owner's name for what is answered; Config.OnDone is told about
+	// replies whose Tag is not 0.
+	Tag int32
 
+	frame   int32 // size of the last frame of conn when the reply was reserved
+	start   int64 // Loop.nano then
+	size    int64 // bytes of all parts
 	conn    *Conn
 	next    *Reply
 	part    int // first part not sent completely
@@ -91,9 +99,13 @@ func (r *Reply) complete(drop bool) {
 		return
 	}
 	for i := range r.Parts {
-		if p := &r.Parts[i]; p.Ref == nil {
-			r.memory += len(r.Buf[p.From:p.To])
+		p := &r.Parts[i]
+		n := p.Len
+		if p.Ref == nil {
+			n = len(r.Buf[p.From:p.To])
+			r.memory += n
 		}
+		r.size += int64(n)
 	}
 	r.state = replyReady
 	c.pendingBytes += r.memory
@@ -129,6 +141,7 @@ func (c *Conn) NewReply() *Reply {
 		r = new(Reply)
 	}
 	r.conn, r.state = c, replyReserved
+	r.start, r.frame = l.nano, c.lastFrame
 	if c.closed {
 		return r
 	}
@@ -170,7 +183,44 @@ func (c *Conn) pop() {
 	}
 	c.pending--
 	c.pendingBytes -= r.memory
+	c.loop.noteDone(r)
 	c.loop.recycle(r)
+}
+
+// Done tells of a tagged reply that left: sent to its last byte, or dropped.
+type Done struct {
+	Tag   int32
+	Frame int32 // size of the frame that was answered
+	Bytes int64 // of the reply, its size included; 0 if it was dropped
+	Nanos int64 // from the start of the round that delivered the frame
+}
+
+// doneMax bounds how many replies are told about at once.
+const doneMax = 256
+
+// noteDone keeps what OnDone is to be told about r. The clock is read once for all
+// of them: a read costs as much as everything else that is counted for a reply.
+func (l *Loop) noteDone(r *Reply) {
+	if r.Tag == 0 || l.onDone == nil {
+		return
+	}
+	l.done = append(l.done, Done{Tag: r.Tag, Frame: r.frame, Bytes: r.size, Nanos: r.start})
+	if len(l.done) >= doneMax {
+		l.tellDone()
+	}
+}
+
+// tellDone tells OnDone what was noted.
+func (l *Loop) tellDone() {
+	if len(l.done) == 0 {
+		return
+	}
+	now := int64(time.Since(l.server.start))
+	for i := range l.done {
+		l.done[i].Nanos = now - l.done[i].Nanos
+	}
+	l.onDone(l, l.done)
+	l.done = l.done[:0]
 }
 
 // abandon takes all replies off a closing connection. Those still being filled

@@ -67,6 +67,10 @@ type Config struct {
 	// sleep. What it completes or posts is done first.
 	BeforeSleep func(l *Loop)
 
+	// OnDone, if set, is told on the loop about tagged replies that left, soon after;
+	// done is valid during the call.
+	OnDone func(l *Loop, done []Done)
+
 	Logger *slog.Logger // default: none
 }
 

@@ -38,6 +38,7 @@ func (l *Loop) settle() {
 		}
 		l.closedConns = l.closedConns[:0]
 	}
+	l.tellDone()
 }
 
 // runTurns gives turns to the connections that are sending file slices, in a
