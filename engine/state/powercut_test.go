@@ -262,13 +262,9 @@ func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	cut, err := f.d.step("write")
-	if err != nil && !cut {
-		if errors.Is(err, syscall.ENOSPC) { // half of it fits
-			p = p[:len(p)/2]
-			f.i.data = splice(f.i.data, off, p)
-			f.i.writes = append(f.i.writes, write{off, bytes.Clone(p)})
-			return len(p), err
-		}
+	if cut || errors.Is(err, syscall.ENOSPC) { // half of it fits
+		p = p[:len(p)/2]
+	} else if err != nil {
 		return 0, err
 	}
 	f.i.data = splice(f.i.data, off, p)

@@ -34,6 +34,7 @@ type recovery struct {
 	seq         uint64 // of the next frame to read
 	syncedFile  uint32 // all before this place was durable
 	syncedOff   int64
+	stale       []string // names to be removed
 }
 
 func (s *Store) recover() error {
@@ -56,9 +57,10 @@ func (s *Store) recover() error {
 		return err
 	}
 	for _, id := range r.ckpts[:max(len(r.ckpts)-1, 0)] {
-		if err := s.fs.Remove(path.Join(s.dir, ckptName(id))); err != nil {
-			return err
-		}
+		r.stale = append(r.stale, ckptName(id))
+	}
+	if err := s.tidy(r.stale); err != nil {
+		return err
 	}
 	s.nextSeq = r.seq
 	s.sync.written.Store(r.seq - 1)
@@ -66,7 +68,24 @@ func (s *Store) recover() error {
 	return nil
 }
 
-// survey lists the directory and removes unfinished checkpoints.
+// tidy removes files that the newest checkpoint has made superfluous. Its own name comes first: after a kill it may not be
+// durable yet.
+func (s *Store) tidy(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	if err := s.fs.SyncDir(s.dir); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := s.fs.Remove(path.Join(s.dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// survey lists the directory.
 func (s *Store) survey() (*recovery, error) {
 	r := &recovery{replayFile: 1, replayOff: logHeader, seq: 1}
 	list, err := s.fs.ReadDir(s.dir)
@@ -75,9 +94,7 @@ func (s *Store) survey() (*recovery, error) {
 	}
 	for _, e := range list {
 		if strings.HasSuffix(e.Name, ".tmp") {
-			if err := s.fs.Remove(path.Join(s.dir, e.Name)); err != nil {
-				return nil, err
-			}
+			r.stale = append(r.stale, e.Name)
 		}
 		switch id, ext, ok := parseName(e.Name); {
 		case ok && ext == ".log":
@@ -96,7 +113,7 @@ var (
 	errUnsynced = errors.New("a frame is lost that was durable")
 )
 
-// openLogs opens the files that the index or the replay needs and removes the others.
+// openLogs opens the files that the index or the replay needs.
 func (s *Store) openLogs(r *recovery) error {
 	used := map[uint32]int64{} // live bytes by file, from the checkpoint
 	s.index.ascend(nil, func(key []byte, p place) bool {
@@ -108,9 +125,7 @@ func (s *Store) openLogs(r *recovery) error {
 		live, ok := used[id]
 		name := path.Join(s.dir, logName(id))
 		if id < r.replayFile && !ok {
-			if err := s.fs.Remove(name); err != nil {
-				return err
-			}
+			r.stale = append(r.stale, logName(id))
 			continue
 		}
 		if id >= r.replayFile {
