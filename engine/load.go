@@ -74,7 +74,7 @@ func (ld *loader) load() error {
 	ld.scannedFrom = -1
 	entries, err := ld.fs.ReadDir(ld.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		ld.st.end = ld.start
+		ld.st.end, ld.st.marked = ld.start, j.dirty
 		ld.st.epochs.assign(l.spec.LeaderEpoch, ld.st.end)
 		return nil
 	}
@@ -119,13 +119,10 @@ func (ld *loader) load() error {
 	return ld.rebuild()
 }
 
-// foreign reports whether partition.metadata names another topic. One that cannot be read is written again.
+// foreign reports whether partition.metadata names another topic. One that is missing or damaged is written again.
 func (ld *loader) foreign() (bool, error) {
 	b, err := vfs.ReadFile(ld.fs, ld.dir+"/"+metadataName, smallFileMax)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
 	for line := range strings.Lines(string(b)) {
@@ -133,7 +130,7 @@ func (ld *loader) foreign() (bool, error) {
 			return id != topicID(ld.l.spec.TopicID) && ld.l.spec.TopicID != [16]byte{}, nil
 		}
 	}
-	return false, nil
+	return false, ld.l.writeMetadata()
 }
 
 // sortFiles collects segments and snapshots, and removes what a crash left: temporary files, indexes without a log.

@@ -350,30 +350,42 @@ func (l *Log) checkpointLocked() error {
 	if st == nil || !st.marked || l.e.cfg.Storage == Memory {
 		return nil
 	}
-	if err := l.syncNames(); err != nil {
-		return err
-	}
-	l.pathMu.Lock()
-	defer l.pathMu.Unlock()
-	for _, s := range *l.segs.Load() {
-		if s.Sealed() {
-			continue
-		}
-		if err := s.Checkpoint(); err != nil {
+	if st.dirMade {
+		if err := l.saveFiles(); err != nil {
 			return err
 		}
-	}
-	if err := l.saveProducers(); err != nil {
-		return err
-	}
-	if err := l.e.cfg.FS.SyncDir(l.dir()); err != nil {
-		return err
 	}
 	if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.recovery = false, 0 }); err != nil {
 		return err
 	}
 	st.marked = false
 	return nil
+}
+
+// saveFiles makes all files of the log durable and its segments as a clean start expects them. mu is held.
+func (l *Log) saveFiles() error {
+	if err := l.syncNames(); err != nil {
+		return err
+	}
+	l.pathMu.Lock()
+	defer l.pathMu.Unlock()
+	segs := *l.segs.Load()
+	for i, s := range segs {
+		save := s.Seal
+		if i == len(segs)-1 {
+			save = s.Checkpoint
+		}
+		if s.Sealed() {
+			continue
+		}
+		if err := save(); err != nil {
+			return err
+		}
+	}
+	if err := l.saveProducers(); err != nil {
+		return err
+	}
+	return l.e.cfg.FS.SyncDir(l.dir())
 }
 
 // saveProducers writes the snapshot at the log end and removes the one of the last checkpoint, unless a roll needs it.

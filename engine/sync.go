@@ -195,7 +195,15 @@ func (l *Log) makeDir() error {
 	if err := fsys.MkdirAll(l.dir()); err != nil {
 		return err
 	}
-	f, err := fsys.Open(l.dir()+"/"+metadataName, vfs.Create)
+	if err := l.writeMetadata(); err != nil {
+		return err
+	}
+	l.st.dirMade = true
+	return nil
+}
+
+func (l *Log) writeMetadata() error {
+	f, err := l.e.cfg.FS.Open(l.dir()+"/"+metadataName, vfs.Create)
 	if err != nil {
 		return err
 	}
@@ -204,9 +212,5 @@ func (l *Log) makeDir() error {
 	if _, err := f.WriteAt(b, 0); err != nil {
 		return err
 	}
-	if err := f.Truncate(int64(len(b))); err != nil {
-		return err
-	}
-	l.st.dirMade = true
-	return nil
+	return f.Truncate(int64(len(b)))
 }

@@ -117,7 +117,7 @@ func (f *Files) admit(s *Segment) {
 			f.hand = 0
 		}
 		c := f.open[f.hand]
-		if c.dirty.Load() || c.used.Swap(false) {
+		if c.Dirty() || c.used.Swap(false) {
 			f.hand++
 			continue
 		}

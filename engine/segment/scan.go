@@ -320,7 +320,7 @@ func (s *Segment) scanKeepingAborted(o ScanOptions) (ScanResult, error) {
 // Recovered makes durable what a scan found: what the process wrote before it died may be in the page cache only. The file
 // is cut to it first. Writer.
 func (s *Segment) Recovered() error {
-	s.dirty.Store(true)
+	s.writes.Add(1)
 	return s.Trim()
 }
 

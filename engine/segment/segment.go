@@ -57,13 +57,16 @@ type Segment struct {
 
 	openMu    sync.Mutex // guards opening
 	ref       atomic.Pointer[FileRef]
-	used      atomic.Bool // since the cache last looked
-	dirty     atomic.Bool // unsynced writes
-	slot      int         // in Files.open, -1 when not; guarded by Files.mu
-	rebuildMu sync.Mutex  // one rebuild at a time
-	sealed    atomic.Bool // nothing is appended: a rebuilt index goes to its file at once
-	retired   atomic.Bool // its files are being removed, or are another's by now
-	rebuilt   atomic.Bool // the index was rebuilt once since opened: no more tries
+	used      atomic.Bool  // since the cache last looked
+	writes    atomic.Int64 // counts changes of the file, before and after each: a sync covers what it saw finished
+	synced    atomic.Int64 // writes that the last sync covered
+	syncMu    sync.Mutex   // one sync at a time: an error is reported by the kernel only once; guards syncErr
+	syncErr   error        // of a failed sync, for good
+	slot      int          // in Files.open, -1 when not; guarded by Files.mu
+	rebuildMu sync.Mutex   // one rebuild at a time
+	sealed    atomic.Bool  // nothing is appended: a rebuilt index goes to its file at once
+	retired   atomic.Bool  // its files are being removed, or are another's by now
+	rebuilt   atomic.Bool  // the index was rebuilt once since opened: no more tries
 
 	zero zeroing
 }
@@ -92,7 +95,7 @@ func (s *Segment) Size() int64 { return s.size.Load() }
 func (s *Segment) Next() int64 { return s.next.Load() }
 
 // Dirty reports writes that no sync has covered.
-func (s *Segment) Dirty() bool { return s.dirty.Load() }
+func (s *Segment) Dirty() bool { return s.writes.Load() != s.synced.Load() }
 
 // Create makes an empty file; one of that name must not exist.
 func (s *Segment) Create() error {
@@ -119,7 +122,8 @@ func (s *Segment) Write(bufs [][]byte, n int64, o *Options) error {
 	if err := s.reserve(r.file, at+n, o); err != nil {
 		return err
 	}
-	s.dirty.Store(true)
+	s.writes.Add(1)
+	defer s.writes.Add(1)
 	s.zero.reserve(at + n)
 	if _, err := r.file.WriteVAt(bufs, at); err != nil {
 		if uerr := r.file.Truncate(at); uerr != nil {
@@ -129,7 +133,6 @@ func (s *Segment) Write(bufs [][]byte, n int64, o *Options) error {
 		s.zero.reset(at)
 		return err
 	}
-	s.dirty.Store(true) // again: a sync may have cleared it during the write without covering it
 	return nil
 }
 
@@ -247,20 +250,31 @@ func (s *Segment) ModifiedMs() int64 {
 	return t
 }
 
-// Sync makes the data of the log file durable.
+// Sync makes the data of the log file durable. After a failure it fails for good: what the kernel did with the pages is
+// unknown, and a later success would hide it.
 func (s *Segment) Sync() error {
 	r, err := s.Acquire()
 	if err != nil {
 		return err
 	}
 	defer r.Release()
-	// Cleared first: a write during the sync sets it again. Until the sync ends the caller keeps the descriptor alive.
-	s.dirty.Store(false)
-	if err := r.file.Sync(); err != nil {
-		s.dirty.Store(true)
-		return err
+	return s.syncFile(r.file)
+}
+
+func (s *Segment) syncFile(file vfs.File) error {
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	if s.syncErr != nil {
+		return s.syncErr
 	}
-	return nil
+	seen := s.writes.Load()
+	if seen == s.synced.Load() {
+		return nil // another sync, which this one waited for, covered it
+	}
+	if s.syncErr = file.Sync(); s.syncErr == nil {
+		s.synced.Store(seen)
+	}
+	return s.syncErr
 }
 
 // Seal trims the file to its data, writes the indexes, and makes all of it durable. Nothing is appended after it, unless
@@ -302,20 +316,17 @@ func (s *Segment) Trim() error {
 	}
 	size := s.size.Load()
 	have, err := r.file.Size()
+	defer r.Release()
 	if err == nil && have != size {
-		s.dirty.Store(true)
 		err = r.file.Truncate(size)
+		s.writes.Add(1)
 	}
-	r.Release()
 	if err != nil {
 		return err
 	}
 	s.allocated, s.step = size, allocFirst
 	s.zero.reset(size)
-	if s.dirty.Load() {
-		return s.Sync()
-	}
-	return nil
+	return s.syncFile(r.file)
 }
 
 // Retire closes the segment for good: it is never opened again by its name, which may soon be another's. Readers that hold

@@ -97,7 +97,8 @@ func (s *Segment) ZeroAhead() error {
 			return err
 		}
 	}
-	if err := r.file.Sync(); err != nil {
+	s.writes.Add(1)
+	if err := s.syncFile(r.file); err != nil {
 		return err
 	}
 	z.mu.Lock()
