@@ -247,9 +247,10 @@ func (l *Log) write(s *segment.Segment, r *run) error {
 	if told == nil {
 		return s.Write(r.bufs, r.bytes, &l.st.options)
 	}
-	began := time.Now()
+	// Since reads the monotonic clock alone: half the cost of Now.
+	began := time.Since(l.e.opened)
 	err := s.Write(r.bufs, r.bytes, &l.st.options)
-	told(r.bytes, time.Since(began))
+	told(r.bytes, time.Since(l.e.opened)-began)
 	return err
 }
 

@@ -141,6 +141,7 @@ type Engine struct {
 	group   *commit.Group[*Log]
 	work    pool
 	reaper  pool // one worker: removes files in the background
+	opened  time.Time
 	closed  atomic.Bool
 	memory  atomic.Int64 // bytes held by a Memory storage
 	stop    chan struct{}
@@ -156,7 +157,7 @@ func Open(cfg Config) (*Engine, error) {
 		panic("BUG: engine without a Format")
 	}
 	cfg.setDefaults()
-	e := &Engine{cfg: cfg, logs: map[*Log]struct{}{}, stop: make(chan struct{}), stopped: make(chan struct{})}
+	e := &Engine{cfg: cfg, opened: time.Now(), logs: map[*Log]struct{}{}, stop: make(chan struct{}), stopped: make(chan struct{})}
 	if err := cfg.FS.MkdirAll(cfg.Dir); err != nil {
 		return nil, err
 	}

@@ -358,3 +358,18 @@ func TestKillAnywhere(t *testing.T) {
 		f.close()
 	}
 }
+
+// TestFormatExample parses the journal line that FORMAT.md shows.
+func TestFormatExample(t *testing.T) {
+	doc, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &journal{entries: map[string]journalEntry{}}
+	for line := range bytes.Lines(doc) {
+		j.apply(bytes.TrimSpace(line))
+	}
+	if got := j.entries["orders-0"]; len(j.entries) != 1 || got != (journalEntry{dirty: true, recovery: 4711}) {
+		t.Errorf("%+v", j.entries)
+	}
+}
