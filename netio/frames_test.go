@@ -375,6 +375,7 @@ func FuzzFrames(f *testing.F) {
 		s.conns.Add(1)
 		l.adopt(c)
 		defer c.Close(nil)
+		sent := int64(0)
 		for i := 0; len(stream) > 0 && !c.closed; i++ {
 			n := len(stream)
 			if i < len(cuts) {
@@ -384,7 +385,10 @@ func FuzzFrames(f *testing.F) {
 				t.Fatal(err)
 			}
 			stream = stream[n:]
-			l.round(l.wait())
+			sent += int64(n)
+			for !c.closed && l.stats.bytesIn.Load() < sent {
+				l.round(l.wait())
+			}
 		}
 		if c.closed != bad || bad && c.closeErr != ErrFrameSize {
 			t.Fatalf("closed: %v (%v), want %v", c.closed, c.closeErr, bad)

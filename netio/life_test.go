@@ -335,7 +335,10 @@ func TestDrain(t *testing.T) {
 		}
 		return err != nil
 	})
-	onLoop(t, due.conn.loop, func() {})
+	eventually(t, "the other loop drains as well", func() (draining bool) {
+		onLoop(t, due.conn.loop, func() { draining = due.conn.loop.draining })
+		return draining
+	})
 	write(t, busy, appendFrame(nil, []byte("too late")))
 	onLoop(t, due.conn.loop, func() {})
 	select {

@@ -45,6 +45,7 @@ type Loop struct {
 
 	now    int64 // ms since the server was made
 	nano   int64 // the same in ns
+	later  int64 // a time in ns read since, 0 for none
 	time   time.Time
 	timers timerHeap
 	idle   idleRing
@@ -204,7 +205,7 @@ func (l *Loop) runLate() {
 func (l *Loop) tick() {
 	l.time = time.Now()
 	l.nano = int64(l.time.Sub(l.server.start))
-	l.now = l.nano / int64(time.Millisecond)
+	l.now, l.later = l.nano/int64(time.Millisecond), 0
 }
 
 // timeout is how long the loop may sleep, in ms; -1: until something happens.
@@ -215,7 +216,10 @@ func (l *Loop) timeout() int {
 	if len(l.timers) == 0 {
 		return -1
 	}
-	now := time.Since(l.server.start).Milliseconds()
+	now := l.later / int64(time.Millisecond)
+	if now == 0 {
+		now = time.Since(l.server.start).Milliseconds()
+	}
 	return int(min(max(l.timers[0].at-now, 0), 1<<30))
 }
 

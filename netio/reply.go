@@ -216,6 +216,7 @@ func (l *Loop) tellDone() {
 		return
 	}
 	now := int64(time.Since(l.server.start))
+	l.later = now // saves the read before the sleep
 	for i := range l.done {
 		l.done[i].Nanos = now - l.done[i].Nanos
 	}
