@@ -184,7 +184,16 @@ func TestNulls(t *testing.T) {
 	if _, err := decode(1, 0, 0, 0, 1, 0xff, 0xff); err != wire.ErrNull {
 		t.Errorf("null topic name: %v", err)
 	}
+	// A tagged array that is null by default is sent when it is empty: no in-sync replica is not "unchanged".
 	var w wire.Writer
+	(&PartitionChangeRecord{Leader: -2, LeaderRecoveryState: -1, Isr: []int32{}}).Encode(&w, 0)
+	var change PartitionChangeRecord
+	r := wire.NewReader(w.B)
+	change.Decode(&r, 0)
+	if w.Err != nil || r.Err() != nil || change.Isr == nil || len(change.Isr) != 0 || change.Replicas != nil {
+		t.Errorf("empty tagged array: %x gives %+v (%v, %v)", w.B, change, w.Err, r.Err())
+	}
+	w.Reset()
 	(&FetchResponse{}).Encode(&w, 4) // the zero value: a null array where null is not allowed
 	if w.Err != nil || !bytes.Equal(w.B, make([]byte, 8)) {
 		t.Errorf("nil is written as %x (%v), want empty", w.B, w.Err)
