@@ -32,6 +32,8 @@ type Broker struct {
 	OpenFilesMax        int // 0: half of the descriptor limit
 	CommitThreads       int
 	RecoveryThreads     int
+	MetricsListen       string // host:port, "" for nowhere
+	Pprof               bool   // profiles there too
 
 	AutoCreateTopics         bool
 	DeleteTopics             bool
@@ -219,6 +221,7 @@ func (b *Broker) derive() {
 		b.RecoveryThreads = 2 * runtime.GOMAXPROCS(0)
 	}
 	b.RecoveryThreads = max(b.RecoveryThreads, int(b.Int("num.recovery.threads.per.data.dir")))
+	b.MetricsListen, b.Pprof = b.Text("kaas.metrics.listen"), b.Bool("kaas.pprof.enable")
 
 	b.AutoCreateTopics, b.DeleteTopics = b.Bool("auto.create.topics.enable"), b.Bool("delete.topic.enable")
 	b.NumPartitions, b.DefaultReplicationFactor = int32(b.Int("num.partitions")), int32(b.Int("default.replication.factor"))

@@ -36,6 +36,16 @@ func ListenersValue(arg string) string {
 	return strings.Join(entries, ",")
 }
 
+// isHostPort tells whether text is host:port; the host may be empty.
+func isHostPort(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
 type endpoint struct {
 	name, host string
 	port       uint16

@@ -171,6 +171,11 @@ func (l *loader) finish() {
 	if dirs := strings.Split(b.dataDirs(), ","); len(dirs) != 1 || javaTrim(dirs[0]) == "" {
 		l.fault("exactly one data directory is needed", "log.dirs", "log.dir")
 	}
+	if at := b.Text("kaas.metrics.listen"); at != "" && !isHostPort(at) {
+		l.fault("want host:port with a port of 0 to 65535", "kaas.metrics.listen")
+	} else if at == "" && b.Bool("kaas.pprof.enable") {
+		l.fault("profiles are served at kaas.metrics.listen, which is not set", "kaas.pprof.enable")
+	}
 	for _, c := range b.conflicts() {
 		l.fault(c.Message, c.Key)
 	}

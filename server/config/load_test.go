@@ -69,6 +69,8 @@ kaas.inflight.max.bytes=3145728
 kaas.loops=5
 kaas.open.files.max=99
 kaas.commit.threads=3
+kaas.metrics.listen=h:0
+kaas.pprof.enable=true
 kaas.recovery.threads=4
 num.recovery.threads.per.data.dir=6
 auto.create.topics.enable=FALSE
@@ -97,6 +99,7 @@ transaction.state.log.segment.bytes=21
 transaction.state.log.min.isr=2`)
 	want := Broker{NodeID: 7, Rack: "r1", DataDir: "/data/kaas", Memory: true, MemoryMaxBytes: 2 << 20, MemoryRefuse: true,
 		FullBatchValidation: true, InflightMaxBytes: 3 << 20, Loops: 5, OpenFilesMax: 99, CommitThreads: 3, RecoveryThreads: 6,
+		MetricsListen: "h:0", Pprof: true,
 		NumPartitions: 8, DefaultReplicationFactor: 2, MaxConnections: 10, MaxConnectionsPerIP: 9, ConnectionsPerHost: map[string]int32{"h": 1},
 		SocketRequestMaxBytes: 11, SocketSendBuffer: -1, SocketReceiveBuffer: 13, ListenBacklog: 14, FetchMaxBytes: 2048, FetchSessionSlots: 15,
 		RetentionCheckInterval: 16 * time.Millisecond, ProducerIDExpiration: 17 * time.Millisecond,
@@ -187,6 +190,9 @@ func TestConflicts(t *testing.T) {
 		{"log.dirs=/a,/b", "test.properties:1: log.dirs=/a,/b: exactly one data directory is needed"},
 		{"log.dir=", "test.properties:1: log.dir: exactly one data directory is needed"},
 		{"log.retention.minutes=0", "test.properties:1: log.retention.minutes=0: log retention must be -1 (no limit) or at least 1 ms"},
+		{"kaas.metrics.listen=9100", "test.properties:1: kaas.metrics.listen=9100: want host:port with a port of 0 to 65535"},
+		{"kaas.metrics.listen=:65536", "test.properties:1: kaas.metrics.listen=:65536: want host:port with a port of 0 to 65535"},
+		{"kaas.pprof.enable=true", "test.properties:1: kaas.pprof.enable=true: profiles are served at kaas.metrics.listen, which is not set"},
 		{"log.roll.ms=0", "test.properties:1: log.roll.ms=0: log.roll.ms must be at least 1"},
 		{"log.roll.jitter.ms=-1", "test.properties:1: log.roll.jitter.ms=-1: log.roll.jitter.ms must be at least 0"},
 		{"log.flush.interval.ms=-1", "test.properties:1: log.flush.interval.ms=-1: log.flush.interval.ms must be at least 0"},
