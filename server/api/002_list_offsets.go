@@ -43,6 +43,9 @@ func listOffsets(c *call, q *api.ListOffsetsRequest, p *api.ListOffsetsResponse)
 				code = c.listOffset(part, q, asked, o)
 			}
 			o.ErrorCode = code
+			if c.version() < 4 {
+				o.LeaderEpoch = -1
+			}
 		}
 	}
 }

@@ -57,3 +57,12 @@ func joinHandlers() (t [maxKey]*handler) {
 	}
 	return t
 }
+
+// Served tells which versions of an API are served.
+func (s *Service) Served(key int16) (min, max int16, ok bool) {
+	h := s.handlerOf(key)
+	if h == nil {
+		return 0, 0, false
+	}
+	return h.min, h.max, true
+}
