@@ -172,8 +172,29 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
+// TestSyncCovers: a sync makes durable what was written before it began, not what was written while it ran.
+func TestSyncCovers(t *testing.T) {
+	d := newDisk()
+	s := open(t, d, Options{})
+	gate := &gateFS{FS: d, open: make(chan struct{}), begun: make(chan struct{}, 1)}
+	s.active.Load().f = gate.wrap(s.active.Load().f)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		put(t, s, "before", "v", true)
+	}()
+	<-gate.begun
+	put(t, s, "meanwhile", "v", false)
+	close(gate.open)
+	<-done
+	if got := s.sync.durable.Load(); got != 1 {
+		t.Errorf("durable up to %d", got)
+	}
+}
+
 type gateFS struct {
 	vfs.FS
+	begun chan struct{} // if set: told of each sync
 	open  chan struct{}
 	syncs atomic.Int64
 }
@@ -186,6 +207,9 @@ type gateFile struct {
 func (g *gateFS) wrap(f vfs.File) vfs.File { return &gateFile{f, g} }
 
 func (f *gateFile) Sync() error {
+	if f.g.begun != nil {
+		f.g.begun <- struct{}{}
+	}
 	<-f.g.open
 	f.g.syncs.Add(1)
 	return f.File.Sync()
