@@ -144,6 +144,11 @@ func (s *scenario) print(w io.Writer, r *Record) bool {
 			}
 		}
 	}
+	for _, name := range []string{bytesPerSecond, cpuPerGB} {
+		if ratio, ok := (Bar{figure: name, over: Floor}).value(r); ok {
+			fmt.Fprintf(w, "  kaas / floor, %s: %.2f\n", name, ratio)
+		}
+	}
 	all := true
 	for _, b := range s.bars {
 		fmt.Fprintf(w, "  bar    %s: %s\n", b, b.verdict(r))

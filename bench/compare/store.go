@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -42,6 +43,9 @@ func (r *Record) figure(subject, name string) (Spread, bool) {
 
 // appendRecords adds lines to a results file, which is created if missing.
 func appendRecords(name string, records []Record) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err

@@ -145,6 +145,35 @@ func TestStoredBytes(t *testing.T) {
 	}
 }
 
+// TestTwoWritersOfOnePartition lets one writer's batch come in two halves with another's in between, so that what follows
+// the second half in the same receive has its place elsewhere in the file.
+func TestTwoWritersOfOnePartition(t *testing.T) {
+	a := serve(t)
+	a.create("t")
+	second, err := net.Dial("tcp", a.conn.RemoteAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	b := &client{t, second, a.dir}
+	frame, batch, records := request(t, 20_000)
+	for range 5 {
+		a.send(frame[:len(frame)/2])
+		b.send(frame)
+		b.answer()
+		a.send(append(append([]byte(nil), frame[len(frame)/2:]...), frame...))
+		a.answer()
+		a.answer()
+	}
+	stored := a.stored(15 * len(batch))
+	for i := range 15 {
+		be.PutUint64(batch, uint64(i*records))
+		if !bytes.Equal(stored[i*len(batch):(i+1)*len(batch)], batch) {
+			t.Errorf("batch %d is not what was sent", i)
+		}
+	}
+}
+
 func TestCorruptBatch(t *testing.T) {
 	for _, size := range []int{500, 600_000} {
 		c := serve(t)

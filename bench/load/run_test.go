@@ -131,6 +131,34 @@ func TestOpenLoop(t *testing.T) {
 	}
 }
 
+// TestStallIsCharged: while the first answer takes 100 ms, 99 more requests fall due. Each of them must be charged its wait.
+func TestStallIsCharged(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	stalled := false
+	go answerWrongly(l, frames.ProduceAnswerBytes(1), func(a []byte) []byte {
+		if !stalled {
+			stalled = true
+			time.Sleep(100 * time.Millisecond)
+		}
+		return a
+	})
+	r, err := load.Produce(load.ProduceConfig{
+		Brokers: []string{l.Addr().String()}, Topic: "t", Partitions: 1, Connections: 1, Pipeline: 1, BatchBytes: 1, RecordBytes: 10, Acks: 1,
+		Rate: 1000, Limits: load.Limits{Requests: 100},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Request k waited for at least 100-k ms.
+	if r.Requests != 100 || r.Latency.Max < 100_000 || r.Latency.P50 < 50_000 || r.Latency.P90 < 90_000 {
+		t.Errorf("want the stall in every percentile, got %+v", r)
+	}
+}
+
 // TestWrongAnswers lets a broker answer each produce wrongly in one way.
 func TestWrongAnswers(t *testing.T) {
 	n := frames.ProduceAnswerBytes(1)

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"kaas/bench/floor"
+)
+
+func run(args ...string) (stdout, stderr string, err error) {
+	cmd := Command()
+	var out, errs bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	cmd.SetArgs(args)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	err = cmd.Execute()
+	return out.String(), errs.String(), err
+}
+
+func startFloor(t *testing.T) string {
+	t.Helper()
+	s, err := floor.Listen("127.0.0.1:0", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve() }()
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s.Address()
+}
+
+func TestProduceAndFetch(t *testing.T) {
+	address := startFloor(t)
+	out, _, err := run("produce", "--brokers", address, "--topic", "x", "--partitions", "2", "--connections", "3", "--requests", "90", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r struct {
+		Kind                      string
+		Requests, Records, Bytes  int64
+		Seconds, Bytes_per_second float64
+		Latency_us                map[string]float64
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if r.Kind != "produce" || r.Requests != 90 || r.Records != 90*15 || r.Latency_us["P50"] <= 0 || r.Seconds <= 0 || r.Bytes_per_second <= 0 {
+		t.Errorf("want 90 requests of 15 records, got %s", out)
+	}
+	out, _, err = run("fetch", "--brokers", address, "--topic", "x", "--connections", "2", "--max-bytes", "16384", "--alike", "--requests", "90")
+	if err != nil || !strings.HasPrefix(out, "fetch: 9") || !strings.Contains(out, "latency (closed loop, from sending): p50 ") {
+		t.Errorf("want 90 or 91 answers read, got %q, %v", out, err)
+	}
+	out, _, err = run("produce", "--brokers", address, "--topic", "x", "--partitions", "0", "--rate", "1000", "--requests", "20")
+	if err != nil || !strings.Contains(out, "latency (open loop, from the scheduled time): p50 ") || !strings.Contains(out, "generator's own delay: p50 ") {
+		t.Errorf("want an open loop, got %q, %v", out, err)
+	}
+}
+
+func TestConnections(t *testing.T) {
+	out, _, err := run("connections", "--broker", startFloor(t), "--connections", "20", "--hold", "1ms")
+	if err != nil || !strings.HasPrefix(out, "20 connections open after ") {
+		t.Errorf("want 20 connections, got %q, %v", out, err)
+	}
+}
+
+func TestWrongUse(t *testing.T) {
+	address := startFloor(t)
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"Kafka error 3", []string{"produce", "--topic", "nonesuch", "--partitions", "0"}},
+		{"Kafka error 3", []string{"fetch", "--topic", "nonesuch"}},
+		{"acks", []string{"produce", "--acks", "2"}},
+		{"connections", []string{"produce", "--connections", "0"}},
+		{"connections", []string{"fetch", "--connections", "-1"}},
+		{"pipeline", []string{"produce", "--pipeline", "0"}},
+		{"max bytes", []string{"fetch", "--max-bytes", "0"}},
+		{"topic", []string{"produce", "--topic", strings.Repeat("x", 250)}},
+		{"out of range", []string{"produce", "--record-bytes", "-1"}},
+	} {
+		_, _, err := run(append(c.args, "--brokers", address)...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: want an error with %q, got %v", c.args, c.want, err)
+		}
+	}
+	if _, _, err := run("compare", "--scale", "2"); err == nil || !strings.Contains(err.Error(), "--scale") {
+		t.Errorf("want the scale refused, got %v", err)
+	}
+	if _, _, err := run("report", "--results", "nonesuch"); err == nil {
+		t.Error("want missing results told")
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	var b bytes.Buffer
+	p := progress(&b)
+	p(time.Second, 10, 5_000_000)
+	p(3*time.Second, 30, 25_000_000)
+	want := "\r   1 s  10 requests  5.0 MB  5.0 MB/s \r   3 s  30 requests  25.0 MB  10.0 MB/s "
+	if b.String() != want {
+		t.Errorf("want %q, got %q", want, b.String())
+	}
+}
