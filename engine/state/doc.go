@@ -2,7 +2,7 @@
 // broker's catalog and Parsley's state stores live in it.
 //
 // It is not a cache, has no snapshots and no transactions over several batches, and knows nothing of what it stores. All
-// keys are in memory (about 100 bytes for a key of 60); values stay in the files and are cached within a bound.
+// keys are in memory (about 110 bytes for a key of 60); values stay in the files and are cached within a bound.
 //
 // Invariants:
 //   - a batch is applied whole or not at all, also over a crash;
