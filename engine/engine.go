@@ -147,6 +147,9 @@ type Engine struct {
 	stop    chan struct{}
 	stopped chan struct{} // maintenance has ended
 
+	rootNew atomic.Bool // directories were made since the data directory was synced
+	rootMu  sync.Mutex  // one sync of it at a time
+
 	mu   sync.Mutex // guards logs
 	logs map[*Log]struct{}
 }

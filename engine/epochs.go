@@ -107,7 +107,7 @@ func (x *epochs) at(offset int64) int32 {
 	return -1
 }
 
-// save writes Kafka's checkpoint format: version 0, count, then "epoch offset" lines; durable when it returns.
+// save writes Kafka's checkpoint format: version 0, count, then "epoch offset" lines. The caller syncs the directory.
 func (x *epochs) save(f vfs.FS, dir string) error {
 	x.mu.Lock()
 	if !x.dirty {
@@ -120,7 +120,7 @@ func (x *epochs) save(f vfs.FS, dir string) error {
 		b = fmt.Appendf(b, "%d %d\n", e.epoch, e.start)
 	}
 	x.mu.Unlock()
-	err := vfs.WriteFile(f, dir, epochsName, b)
+	err := vfs.ReplaceFile(f, dir, epochsName, b)
 	if err != nil {
 		x.mu.Lock()
 		x.dirty = true

@@ -130,6 +130,8 @@ func (ld *loader) foreign() (bool, error) {
 			return id != topicID(ld.l.spec.TopicID) && ld.l.spec.TopicID != [16]byte{}, nil
 		}
 	}
+	ld.l.freshDir.Store(true)
+	ld.l.e.rootNew.Store(true)
 	return false, ld.l.writeMetadata()
 }
 

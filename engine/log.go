@@ -62,7 +62,9 @@ type Log struct {
 
 	loaded atomic.Bool
 	failed atomic.Pointer[failure]
-	names  atomic.Bool // directory entries, metadata or epochs are not yet durable
+	names  atomic.Bool // journal line, directory entries or epochs are not yet durable
+	// freshDir: the directory was made by this process, and its name and metadata are not yet durable either.
+	freshDir atomic.Bool
 
 	mu sync.Mutex // guards st; held over appends to the page cache, and by nothing that only looks
 	st *state

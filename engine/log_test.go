@@ -219,6 +219,20 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// TestRetentionOfUnused: a log that nobody has used since the start shrinks too.
+func TestRetentionOfUnused(t *testing.T) {
+	f := newFixture(t)
+	f.fill(f.log(true, small(10_000)), 3)
+	f.close()
+	f.open()
+	l := f.log(false, small(10_000))
+	f.now = f.now.Add(8 * 24 * time.Hour)
+	f.e.Maintain()
+	if o := l.Offsets(); o.LogStart != o.LogEnd || o.LogEnd == 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
 // TestRoll: by size, by time, by index, by offset range.
 func TestRoll(t *testing.T) {
 	f := newFixture(t)

@@ -25,21 +25,36 @@ func (e *Engine) maintain() {
 	}
 }
 
-// Maintain makes one pass over the logs that are loaded: retention, expiry of producers, syncs of descriptors that page-cache
-// durability leaves unsynced, and the size of the journal. The engine does it every Config.Maintenance.
+// loadsPerPass is how many logs that nobody has used yet a pass of maintenance loads, so that they shrink too.
+const loadsPerPass = 256
+
+// Maintain makes one pass over the logs: retention, expiry of producers, syncs of descriptors that page-cache durability
+// leaves unsynced, and the size of the journal. Logs that are not loaded get their turn a few at a time. The engine does it
+// every Config.Maintenance.
 func (e *Engine) Maintain() {
 	e.mu.Lock()
 	logs := make([]*Log, 0, len(e.logs))
+	loads := 0
 	for l := range e.logs {
-		if l.Loaded() && l.Err() == nil {
-			logs = append(logs, l)
+		if l.Err() != nil {
+			continue
 		}
+		if !l.Loaded() {
+			if loads == loadsPerPass || !l.cfg.Load().Delete {
+				continue
+			}
+			loads++
+		}
+		logs = append(logs, l)
 	}
 	e.mu.Unlock()
 	crowded := e.files.OpenCount() > e.cfg.MaxOpenFiles*3/4
 	for _, l := range logs {
 		if e.closed.Load() {
 			return
+		}
+		if err := l.Load(); err != nil {
+			continue // it is offline and has said why
 		}
 		l.expire()
 		if err := l.retain(); err != nil && l.Err() == nil {

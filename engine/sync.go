@@ -88,7 +88,7 @@ func (l *Log) publishDurable(end int64, err error) {
 
 // syncNames makes durable that the log exists and what it is called: the journal's line, the directory, its small files.
 func (l *Log) syncNames() error {
-	if l.e.cfg.Storage == Memory {
+	if l.e.cfg.Storage == Memory || !l.names.Load() {
 		return nil
 	}
 	l.pathMu.Lock()
@@ -96,19 +96,34 @@ func (l *Log) syncNames() error {
 	l.names.Store(false) // before: what is added meanwhile asks again
 	err := l.e.journal.sync()
 	if err == nil && l.Err() != ErrDeleted {
-		if err = l.st.epochs.save(l.e.cfg.FS, l.dir()); err == nil {
-			err = l.syncMetadata()
-		}
-		if err == nil {
-			err = l.e.cfg.FS.SyncDir(l.dir())
-		}
-		if err == nil {
-			err = l.e.cfg.FS.SyncDir(l.e.cfg.Dir)
-		}
+		err = l.syncDir()
 	}
 	if err != nil && l.Err() != ErrDeleted {
 		l.names.Store(true)
 		return err
+	}
+	return nil
+}
+
+func (l *Log) syncDir() error {
+	fsys := l.e.cfg.FS
+	if err := l.st.epochs.save(fsys, l.dir()); err != nil {
+		return err
+	}
+	fresh := l.freshDir.Load()
+	if fresh {
+		if err := l.syncMetadata(); err != nil {
+			return err
+		}
+	}
+	if err := fsys.SyncDir(l.dir()); err != nil {
+		return err
+	}
+	if fresh {
+		if err := l.e.syncRoot(); err != nil {
+			return err
+		}
+		l.freshDir.Store(false)
 	}
 	return nil
 }
@@ -120,6 +135,20 @@ func (l *Log) syncMetadata() error {
 	}
 	err = f.Sync()
 	return errors.Join(err, f.Close())
+}
+
+// syncRoot makes the names of logs' directories durable, once for all that were made before.
+func (e *Engine) syncRoot() error {
+	e.rootMu.Lock()
+	defer e.rootMu.Unlock()
+	if !e.rootNew.Swap(false) {
+		return nil
+	}
+	err := e.cfg.FS.SyncDir(e.cfg.Dir)
+	if err != nil {
+		e.rootNew.Store(true)
+	}
+	return err
 }
 
 // seal is a rolled segment to be trimmed and closed for good.
@@ -198,6 +227,8 @@ func (l *Log) makeDir() error {
 	if err := l.writeMetadata(); err != nil {
 		return err
 	}
+	l.freshDir.Store(true)
+	l.e.rootNew.Store(true)
 	l.st.dirMade = true
 	return nil
 }

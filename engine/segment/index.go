@@ -182,15 +182,16 @@ func (x *sparse) last() (e entry, ok bool, err error) {
 	return x.floor(1 << 62)
 }
 
-// flush writes the entries on the heap to the file. Only the log's writer calls it; readers are not held up by the write.
-func (x *sparse) flush(sync bool) error {
+// flush writes the entries on the heap to the file; with last it also cuts the file there and gives up the buffer. Only the
+// log's writer calls it; readers are not held up by the write.
+func (x *sparse) flush(last, sync bool) error {
 	if x.seg.files.memory {
 		return nil
 	}
 	x.mu.Lock()
 	tail, at, gen := x.tail, x.disk, x.gen
 	x.mu.Unlock()
-	if len(tail) == 0 && !sync {
+	if len(tail) == 0 && !last {
 		return nil
 	}
 	file, err := x.seg.files.FS.Open(x.path(), vfs.Create)
@@ -201,13 +202,14 @@ func (x *sparse) flush(sync bool) error {
 	if _, err := file.WriteAt(tail, int64(at)); err != nil {
 		return err
 	}
-	if sync {
-		if err = file.Truncate(int64(at + len(tail))); err == nil {
-			err = file.Sync()
-		}
-		if err != nil {
-			return err
-		}
+	if last {
+		err = file.Truncate(int64(at + len(tail)))
+	}
+	if err == nil && sync {
+		err = file.Sync()
+	}
+	if err != nil {
+		return err
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -216,7 +218,7 @@ func (x *sparse) flush(sync bool) error {
 	}
 	x.disk += len(tail)
 	x.tail = nil
-	if !sync {
+	if !last {
 		x.tail = tail[:0] // the writer goes on: keep the buffer
 	}
 	return nil

@@ -244,10 +244,10 @@ func (s *Segment) rebuildIndex() error {
 	if !s.sealed.Load() || s.retired.Load() {
 		return nil
 	}
-	if err := s.index.flush(true); err != nil {
+	if err := s.index.flush(true, false); err != nil {
 		return err
 	}
-	return s.times.flush(true)
+	return s.times.flush(true, false)
 }
 
 // indexRebuildInterval is Kafka's default for index.interval.bytes; a rebuilt index may be denser than the topic asks.

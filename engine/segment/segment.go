@@ -191,7 +191,7 @@ func (s *Segment) indexEntry(last, at int64) {
 	s.timeEntry()
 	if len(s.index.tail) >= flushAt && !s.files.memory {
 		// Not a failure of the append: an index that could not be written is rebuilt.
-		if s.index.flush(false) != nil || s.times.flush(false) != nil {
+		if s.index.flush(false, false) != nil || s.times.flush(false, false) != nil {
 			s.index.fail(errors.New("index could not be written"))
 		}
 	}
@@ -280,7 +280,7 @@ func (s *Segment) syncFile(file vfs.File) error {
 // Seal trims the file to its data, writes the indexes, and makes all of it durable. Nothing is appended after it, unless
 // the log is opened again. Writer.
 func (s *Segment) Seal() error {
-	if err := s.Checkpoint(); err != nil {
+	if err := s.save(true); err != nil {
 		return err
 	}
 	s.sealed.Store(true)
@@ -291,13 +291,16 @@ func (s *Segment) Seal() error {
 // Sealed reports that nothing will be appended.
 func (s *Segment) Sealed() bool { return s.sealed.Load() }
 
-// Checkpoint does what Seal does for a segment that may be appended to later. Writer.
-func (s *Segment) Checkpoint() error {
+// Checkpoint trims the file and makes it durable with all that is known of it, for a segment that may be appended to later.
+// Its indexes are written but not synced: opening it verifies them. Writer.
+func (s *Segment) Checkpoint() error { return s.save(false) }
+
+func (s *Segment) save(syncIndexes bool) error {
 	s.zero.stop()
 	s.timeEntry()
-	err := s.index.flush(true)
+	err := s.index.flush(true, syncIndexes)
 	if err == nil {
-		err = s.times.flush(true)
+		err = s.times.flush(true, syncIndexes)
 	}
 	if err == nil {
 		err = s.txns.flush(s)

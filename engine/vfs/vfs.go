@@ -88,6 +88,15 @@ type File interface {
 // WriteFile replaces the file name by one that holds data: written beside it, synced, renamed over it, directory synced.
 // After a crash the file has the old or the new content, whole.
 func WriteFile(f FS, dir, name string, data []byte) error {
+	if err := ReplaceFile(f, dir, name, data); err != nil {
+		return err
+	}
+	return f.SyncDir(dir)
+}
+
+// ReplaceFile is WriteFile without the last step: the new content is durable under its name once the caller has synced the
+// directory.
+func ReplaceFile(f FS, dir, name string, data []byte) error {
 	tmp := dir + "/" + name + ".tmp"
 	if err := f.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -102,13 +111,10 @@ func WriteFile(f FS, dir, name string, data []byte) error {
 	if cerr := file.Close(); err == nil {
 		err = cerr
 	}
-	if err == nil {
-		err = f.Rename(tmp, dir+"/"+name)
-	}
 	if err != nil {
 		return err
 	}
-	return f.SyncDir(dir)
+	return f.Rename(tmp, dir+"/"+name)
 }
 
 // ReadFile returns the whole content of a file, which must not be larger than max bytes (ErrTooLarge).

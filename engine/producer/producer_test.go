@@ -1,0 +1,103 @@
+package producer
+
+import (
+	"encoding/hex"
+	"errors"
+	"math"
+	"testing"
+)
+
+// snapshotHex is a snapshot as Apache Kafka 3.7.2 wrote it (one transactional producer, nothing open).
+const snapshotHex = "00013261aa9f00000001000000000000000500000000000200000000000000020000000000000191ad74e1a0ffffffff0000000000000000"
+
+func TestApacheSnapshot(t *testing.T) {
+	b, err := hex.DecodeString(snapshotHex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s State
+	if err := s.Load(b, 5); err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(s.Snapshot()); got != snapshotHex {
+		t.Errorf("written again:\n%s, want\n%s", got, snapshotHex)
+	}
+	for i := range b {
+		c := append([]byte(nil), b...)
+		c[i] ^= 0x40
+		if err := s.Load(c, 5); !errors.Is(err, ErrSnapshot) || s.Len() != 0 {
+			t.Fatalf("byte %d changed: %v, %d producers", i, err, s.Len())
+		}
+		if err := s.Load(b[:i], 5); !errors.Is(err, ErrSnapshot) {
+			t.Fatalf("first %d bytes: %v", i, err)
+		}
+	}
+}
+
+func TestSequences(t *testing.T) {
+	for _, c := range []struct{ last, delta, first int32 }{
+		{9, 0, 9}, {9, 9, 0}, {0, 1, math.MaxInt32}, {2, 5, math.MaxInt32 - 2}, {math.MaxInt32, 3, math.MaxInt32 - 3},
+	} {
+		b := Batch{LastSequence: c.last, Delta: c.delta}
+		if got := b.firstSequence(); got != c.first {
+			t.Errorf("first of %+v: %d", c, got)
+		}
+		if got := lastSequence(c.first, c.delta); got != c.last {
+			t.Errorf("last of %+v: %d", c, got)
+		}
+	}
+}
+
+// TestUndo: an entry copied before an append and put back leaves no trace of it.
+func TestUndo(t *testing.T) {
+	var s State
+	old, known := s.Get(7)
+	s.Append(7, 0, 0, 4, 104, 1, 1, true)
+	s.Put(7, old, known)
+	if s.Len() != 0 {
+		t.Error("a producer that was unknown stays")
+	}
+	s.Append(7, 0, 0, 4, 104, 1, 1, false)
+	old, known = s.Get(7)
+	for i := range int32(6) {
+		s.Append(7, 1, 5*i, 4, 200+int64(i), 1, 1, true)
+	}
+	s.Put(7, old, known)
+	if dup, base, last, err := s.Check(7, 0, 0, 4, false); !dup || base != 100 || last != 104 || err != nil {
+		t.Errorf("repeat after undo: %v %d %d %v", dup, base, last, err)
+	}
+	if e, _ := s.Get(7); e.Epoch != 0 || e.TxnFirst != -1 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestMarkers(t *testing.T) {
+	var s State
+	if first := s.Marker(1, 3, 9, 1, 1); first != -1 {
+		t.Errorf("marker of an unknown producer: %d", first)
+	}
+	if err := s.CheckMarker(1, 2); err != ErrInvalidEpoch {
+		t.Errorf("older marker: %v", err)
+	}
+	// After a marker alone the epoch is known, and a producer begins at 0.
+	if _, _, _, err := s.Check(1, 3, 5, 0, true); err != ErrOutOfOrderSequence {
+		t.Errorf("sequence 5 after a marker: %v", err)
+	}
+	if began := s.Append(1, 3, 0, 0, 50, 1, 1, true); !began {
+		t.Error("transaction did not begin")
+	}
+	if began := s.Append(1, 3, 1, 0, 51, 1, 1, true); began {
+		t.Error("transaction began twice")
+	}
+	s.Expire(1<<40, 1)
+	if first := s.Marker(1, 4, -1, 1, 1); first != 50 {
+		t.Errorf("first offset %d", first)
+	}
+	if e, _ := s.Get(1); e.Epoch != 4 || e.CoordinatorEpoch != 9 || e.last() != nil {
+		t.Errorf("%+v", e)
+	}
+	s.Expire(1<<40, 1)
+	if s.Len() != 0 {
+		t.Error("not expired")
+	}
+}
