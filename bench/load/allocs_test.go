@@ -24,7 +24,7 @@ func TestHotLoopsAllocateNothing(t *testing.T) {
 		}
 	}()
 	brokers := []string{s.Address()}
-	for _, rate := range []float64{0, 1e6} {
+	for _, rate := range []float64{0, 2e4} {
 		p, err := newProducer(ProduceConfig{
 			Brokers: brokers, Topic: "t", Partitions: 1, Connections: 4, Pipeline: 4, BatchBytes: 1000, RecordBytes: 100, Acks: 1, Rate: rate,
 			Limits: Limits{Duration: time.Hour},
