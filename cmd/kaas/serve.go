@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"kaas/cmd/kaas/cli"
 	"kaas/server"
 	"kaas/server/config"
 )
@@ -20,6 +21,7 @@ var shortForms = []struct{ flag, key, help string }{
 	{"listen", "listeners", "host:port or listeners to open (listeners); port 0 picks a free one; default :9092"},
 	{"advertise", "advertised.listeners", "host:port that clients are told (advertised.listeners)"},
 	{"durability", "kaas.durability", "group-commit: acks=all waits for the disk; page-cache: it does not, as Apache's default (kaas.durability)"},
+	{"metrics", "kaas.metrics.listen", "host:port for /metrics, /healthz and /readyz over HTTP; port 0 picks a free one; default nowhere (kaas.metrics.listen)"},
 	{"storage", "kaas.storage", "disk or memory (kaas.storage)"},
 }
 
@@ -37,7 +39,7 @@ synced, and it exits with 0.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(c, file, sets)
 			if err != nil {
-				return err
+				return cli.Usage(err)
 			}
 			return serve(cfg, began)
 		},
