@@ -147,7 +147,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("cluster id %s, was %s", got, cluster)
 	}
 	topic := b.topics.ByName("t")
-	if topic == nil || topic.ID != id || topic.Partition(1).LeaderEpoch != 1 || topic.Settings().Config.MaxMessageBytes != 2000 {
+	if topic == nil || topic.ID != id || topic.Partition(1).LeaderEpoch != 2 || topic.Settings().Config.MaxMessageBytes != 2000 {
 		t.Fatalf("after the restart: %+v", topic)
 	}
 	if b.topics.ByName("gone") != nil {

@@ -56,7 +56,7 @@ func (s *Service) produce(c *netio.Conn, cs *connState, head *wire.RequestHeader
 	if !op.decode(body) {
 		return
 	}
-	op.reply = c.NewReply()
+	op.reply = s.newReply(c, api.KeyProduce)
 	if op.blocking() {
 		cs.ls.gather.flush() // what came before on this connection is appended before
 		op.toWorker(body)
@@ -97,7 +97,7 @@ func (op *produceOp) toWorker(body []byte) {
 	op.s.engine.Go(func() {
 		defer conn.Loop().Post(&resumeConn{conn: conn})
 		g := workerGatherers.Get().(*gatherer)
-		g.s = op.s
+		g.s, g.shard = op.s, op.s.counted.workers
 		op.load()
 		g.add(op)
 		g.flush()
@@ -238,6 +238,7 @@ func (op *produceOp) patchLost() {
 		p.Default()
 		p.Index, p.ErrorCode = resp.Responses[w.topic].PartitionResponses[w.part].Index, api.ErrKafkaStorageError
 		p.BaseOffset, p.LogStartOffset = -1, -1
+		op.s.counted.error(api.KeyProduce, p.ErrorCode)
 	}
 	op.encode(&resp)
 }

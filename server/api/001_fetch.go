@@ -81,7 +81,7 @@ func (s *Service) fetch(c *netio.Conn, cs *connState, head *wire.RequestHeader, 
 		c.Close(fmt.Errorf("%w: Fetch v%d: %w", errMalformed, head.Version, r.Err()))
 		return
 	}
-	op.reply = c.NewReply()
+	op.reply = s.newReply(c, api.KeyFetch)
 	op.session, op.full = nil, true
 	if code := op.resolve(); code != api.ErrNone {
 		op.answerError(code)

@@ -52,7 +52,8 @@ func (s *Service) answerUnknownApiVersions(c *netio.Conn, correlation int32) {
 	h := s.handlers[api.KeyApiVersions]
 	p := api.ApiVersionsResponse{ErrorCode: api.ErrUnsupportedVersion}
 	p.ApiKeys = []api.ApiVersionsResponseApiVersion{{ApiKey: h.key, MinVersion: h.min, MaxVersion: h.max}}
-	reply := c.NewReply()
+	s.counted.error(api.KeyApiVersions, p.ErrorCode)
+	reply := s.newReply(c, api.KeyApiVersions)
 	w := wire.Writer{B: reply.Buf[:0]}
 	encodeResponse(&w, h.fact, 0, correlation, &p)
 	reply.Buf = w.B

@@ -9,6 +9,7 @@ import (
 	"kaas/codec/wire"
 	"kaas/engine"
 	"kaas/netio"
+	"kaas/server/metrics/counters"
 )
 
 // Errors that end a connection. They are told in one debug line per connection (netio) and counted.
@@ -17,6 +18,7 @@ var (
 	errUnknownAPI     = errors.New("unknown API key")
 	errUnknownVersion = errors.New("API version not served")
 	errMalformed      = errors.New("malformed request")
+	errPanic          = errors.New("panic in handler")
 )
 
 // minHeaderBytes is the part of the header that every version has: key, version, correlation id.
@@ -29,6 +31,7 @@ type loopState struct {
 	fetches *fetchOp    // free list
 	w       wire.Writer // encodes Fetch responses
 	aborted []engine.AbortedTxn
+	shard   *counters.Shard
 }
 
 // connState is what the broker keeps for one connection.
@@ -41,15 +44,16 @@ type connState struct {
 func (s *Service) Opened(c *netio.Conn) {
 	ls, _ := c.Loop().Data.(*loopState)
 	if ls == nil {
-		ls = &loopState{loop: c.Loop()}
-		ls.gather.init(s)
+		ls = &loopState{loop: c.Loop(), shard: s.counted.set.NewShard()}
+		ls.gather.init(s, ls.shard)
 		c.Loop().Data = ls
 	}
 	c.Data = &connState{ls: ls}
 }
 
 // Closed implements netio.Handler: whatever still waits for the connection is given up.
-func (s *Service) Closed(c *netio.Conn, _ error) {
+func (s *Service) Closed(c *netio.Conn, err error) {
+	s.counted.set.Close(closingOf(err))
 	cs := c.Data.(*connState)
 	if op := cs.parked; op != nil {
 		cs.parked = nil
@@ -103,7 +107,7 @@ func (s *Service) Frame(c *netio.Conn, frame []byte) {
 	}
 	// Whatever this request reads must show the appends that came before it on this connection.
 	cs.ls.gather.flush()
-	call := &call{s: s, h: h, conn: c, head: head, body: body, reply: c.NewReply()}
+	call := &call{s: s, h: h, conn: c, head: head, body: body, reply: s.newReply(c, key)}
 	h.serve(call)
 }
 
@@ -164,6 +168,7 @@ func (c *call) decode(m api.Message) bool {
 func (c *call) answer(m api.Message) {
 	w := wire.Writer{B: c.reply.Buf[:0]}
 	encodeResponse(&w, c.h.fact, c.head.Version, c.head.CorrelationID, m)
+	c.s.counted.errors(c.h.key, m)
 	c.reply.Buf = w.B
 	if c.off {
 		c.reply.Post()
@@ -228,6 +233,6 @@ func (c *call) recoverPanic() {
 	if v := recover(); v != nil {
 		c.s.panics.Add(1)
 		c.s.log.Error("panic in a request handler; its connection is closed", "api", c.h.fact.Name, "version", c.head.Version, "panic", v, "stack", stack())
-		c.fail(fmt.Errorf("panic in handler: %v", v))
+		c.fail(fmt.Errorf("%w: %v", errPanic, v))
 	}
 }

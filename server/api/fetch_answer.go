@@ -69,6 +69,7 @@ func (op *fetchOp) addPartition(p *fetchPart) {
 	out.Records = wire.Records{Bytes: noRecords}
 	out.AbortedTransactions = nil
 	if p.code != api.ErrNone {
+		op.s.counted.error(api.KeyFetch, p.code)
 		out.LastStableOffset = -1
 		if p.code == api.ErrUnknownTopicOrPartition || p.code == api.ErrUnknownTopicId { // null beside any other error
 			out.AbortedTransactions = []api.FetchResponseAbortedTransaction{}
@@ -109,13 +110,14 @@ func (op *fetchOp) send() {
 	w.B, w.Cuts = reply.Buf[:0], w.Cuts[:0]
 	encodeResponse(w, op.s.handlers[api.KeyFetch].fact, op.head.Version, op.head.CorrelationID, &op.resp)
 	reply.Buf = w.B
-	from, cut := 0, 0
+	from, cut, bytes := 0, 0, 0
 	for i := range op.parts {
 		s := &op.parts[i].slice
 		if s.Len == 0 {
 			continue
 		}
 		at := w.Cuts[cut].At
+		bytes += s.Len
 		reply.Parts = append(reply.Parts, netio.Part{From: from, To: at}, netio.Part{FD: s.FD, Pos: s.Pos, Len: s.Len, Ref: s.Ref})
 		*s = engine.Slice{}
 		from, cut = at, cut+1
@@ -124,6 +126,9 @@ func (op *fetchOp) send() {
 		reply.Parts = append(reply.Parts, netio.Part{From: from, To: len(w.B)})
 	}
 	w.B = nil
+	if bytes > 0 {
+		op.ls.shard.FetchBytes.Add(int64(bytes))
+	}
 	op.free()
 	reply.Send()
 }
@@ -134,6 +139,7 @@ func (op *fetchOp) answerError(code api.ErrorCode) {
 	op.resp.Default()
 	op.resp.Responses = op.resp.Responses[:0]
 	op.resp.ErrorCode = code
+	op.s.counted.error(api.KeyFetch, code)
 	op.send()
 }
 

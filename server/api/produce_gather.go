@@ -8,6 +8,7 @@ import (
 	"kaas/codec/batch"
 	"kaas/codec/wire"
 	"kaas/engine"
+	"kaas/server/metrics/counters"
 	"kaas/server/topics"
 )
 
@@ -26,6 +27,7 @@ type gatherer struct {
 	byLog map[*engine.Log]int
 	ops   []*produceOp
 	env   batch.Env
+	shard *counters.Shard
 
 	deflater *batch.Deflater // a worker's, for topics whose compression.type is not producer
 }
@@ -51,8 +53,8 @@ var workerGatherers = sync.Pool{New: func() any {
 }}
 
 // init readies the gatherer of a loop.
-func (g *gatherer) init(s *Service) {
-	g.s = s
+func (g *gatherer) init(s *Service, shard *counters.Shard) {
+	g.s, g.shard = s, shard
 	g.byLog = make(map[*engine.Log]int)
 }
 
@@ -187,6 +189,7 @@ func (g *gatherer) flush() {
 	for i := range g.parts {
 		run := &g.parts[i]
 		run.p.Log.Append(run.entries)
+		g.count(run.entries)
 		for k := range run.entries {
 			run.refs[k].settle(&run.entries[k], run.p)
 		}
@@ -203,12 +206,30 @@ func (g *gatherer) flush() {
 	g.ops = g.ops[:0]
 }
 
+// count counts what was written.
+func (g *gatherer) count(entries []engine.Entry) {
+	var batches, bytes, records int64
+	for i := range entries {
+		if e := &entries[i]; e.Err == nil && !e.Duplicate {
+			batches++
+			bytes += int64(len(e.Data))
+			records += int64(e.Info.LastOffsetDelta) + 1
+		}
+	}
+	g.shard.ProduceBatches.Add(batches)
+	g.shard.ProduceBytes.Add(bytes)
+	g.shard.ProduceRecords.Add(records)
+}
+
 // settle writes the outcome of one append into the answer and notes what acks=-1 has to wait for.
 func (r *entryRef) settle(e *engine.Entry, part *topics.Partition) {
 	p := &r.op.resp.Responses[r.topic].PartitionResponses[r.part]
 	if e.Err != nil {
 		p.ErrorCode = appendError(e.Err)
 		p.LogAppendTimeMs = -1
+		if p.ErrorCode == api.ErrOutOfOrderSequenceNumber || p.ErrorCode == api.ErrInvalidProducerEpoch {
+			p.LogStartOffset = part.Log.Offsets().LogStart // the log looked at the batch
+		}
 		r.op.failed = true
 		return
 	}
@@ -234,6 +255,9 @@ func (op *produceOp) finish() {
 		return
 	}
 	op.encode(&op.resp)
+	if op.failed {
+		op.s.counted.errors(api.KeyProduce, &op.resp)
+	}
 	if len(op.waits) == 0 {
 		post := op.worker
 		op.release()

@@ -56,6 +56,7 @@ type Service struct {
 	advertised    []api.ApiVersionsResponseApiVersion
 	featuresEpoch int64
 
+	counted       counted
 	producerIDs   producerIDs
 	panics        atomic.Int64
 	parkedFetches atomic.Int64
@@ -82,6 +83,7 @@ func New(c Config) *Service {
 	if s.now == nil {
 		s.now = func() int64 { return time.Now().UnixMilli() }
 	}
+	s.counted.init()
 	s.advertised = advertise(&s.handlers)
 	s.producerIDs.reserve = c.Topics.Catalog().NextProducerIDs
 	return s

@@ -35,6 +35,10 @@ func (e *CollisionError) Error() string {
 // ProducerIDBlock is how many producer ids are reserved at a time.
 const ProducerIDBlock = 1000
 
+// epochsPerStart is by how much a start raises every leader epoch: two, as in Apache, where a broker that goes gives up its
+// partitions (one) and takes them again (another).
+const epochsPerStart = 2
+
 // Store is what the catalog needs of an engine/state store.
 type Store interface {
 	Scan(prefix []byte, fn func(key, value []byte) error) error
@@ -118,7 +122,7 @@ func Open(store Store, o Options) (*Catalog, error) {
 		return nil, err
 	}
 	for _, t := range list {
-		t.LeaderEpoch = int32(min(c.starts-t.created, math.MaxInt32))
+		t.LeaderEpoch = int32(min(epochsPerStart*(c.starts-t.created), math.MaxInt32))
 		c.topicAdded(t)
 	}
 	snap.changed = nil

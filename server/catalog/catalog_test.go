@@ -49,7 +49,7 @@ func TestCreateDeleteReopen(t *testing.T) {
 	c2 := reopen(t, fs, Options{NodeID: 7})
 	s := c2.Snapshot()
 	o := s.Topic("orders")
-	if o == nil || o.ID != res[0].Topic.ID || o.Partitions != 3 || o.Configs["retention.ms"] != "1" || o.Internal || o.LeaderEpoch != 1 {
+	if o == nil || o.ID != res[0].Topic.ID || o.Partitions != 3 || o.Configs["retention.ms"] != "1" || o.Internal || o.LeaderEpoch != 2 {
 		t.Errorf("orders after reopen: %+v", o)
 	}
 	if s.TopicByID(o.ID) != o || s.Topic("gone") != nil || s.Len() != 2 || s.Partitions() != 5 || !s.Topic("__internal").Internal {

@@ -10,8 +10,8 @@
 //   - a Snapshot and everything reached from it never changes; reading takes no lock;
 //   - a topic id is never given twice, a producer id never handed out twice, over restarts and crashes too;
 //   - no two topics have names that differ only in '.' and '_';
-//   - the leader epoch of a topic's partitions is the number of starts since its creation: 0 in the life in which it was
-//     made, one more after each start (design, Seams 8).
+//   - the leader epoch of a topic's partitions follows from the number of starts since its creation: 0 in the life in which
+//     it was made, two more after each start, as in Apache (design, Seams 8).
 //
 // # FORMAT
 //

@@ -79,7 +79,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// TestLeaderEpoch: 0 in the life of creation, one more for each start, nothing written for it.
+// TestLeaderEpoch: 0 in the life of creation, two more for each start, nothing written for it.
 func TestLeaderEpoch(t *testing.T) {
 	fs := vfs.Memory()
 	for life := range int32(4) {
@@ -88,10 +88,10 @@ func TestLeaderEpoch(t *testing.T) {
 		create(t, c, fmt.Sprintf("t%d", life), 1)
 		var want []string
 		for i, topic := range c.Snapshot().Topics() {
-			if topic.LeaderEpoch != life-int32(i) {
+			if topic.LeaderEpoch != 2*(life-int32(i)) {
 				t.Errorf("life %d: %s has epoch %d", life, topic.Name, topic.LeaderEpoch)
 			}
-			want = append(want, fmt.Sprint(topic.Name, life-int32(i)))
+			want = append(want, fmt.Sprint(topic.Name, 2*(life-int32(i))))
 		}
 		if !slices.Equal(seen, want) || len(want) != int(life)+1 {
 			t.Errorf("life %d: hook saw %v, want %v", life, seen, want)
