@@ -36,6 +36,9 @@ var javaHome = sync.OnceValues(func() (string, error) {
 	return home, os.WriteFile(filepath.Join(home, "tools-log4j.properties"), []byte(quiet), 0o644)
 })
 
+// complaint is what tools say on standard error and then exit with 0.
+var complaint = regexp.MustCompile(` ERROR |Exception|ismatch|out of order`)
+
 // tool runs one of Apache's tools by class name and returns its standard output; it must succeed.
 func tool(t *testing.T, stdin, class string, args ...string) string {
 	t.Helper()
@@ -58,7 +61,7 @@ func tool(t *testing.T, stdin, class string, args ...string) string {
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s%s", class, strings.Join(args, " "), err, out, &stderr)
 	}
-	if noise := stderr.String(); strings.Contains(noise, " ERROR ") || strings.Contains(noise, "Exception") {
+	if noise := stderr.String(); complaint.MatchString(noise) {
 		t.Fatalf("%s %s complains:\n%s", class, strings.Join(args, " "), noise)
 	}
 	return string(out)
@@ -118,11 +121,12 @@ func TestJavaProduceAndConsume(t *testing.T) {
 		perfRecords = 20_000
 	}
 	topics := map[string]string{} // by codec
+	perfTopic := ""
 	for _, codec := range codecs {
 		topic := newTopic(t, addr, 1)
 		topics[codec.name] = topic
 		consoleRoundTrip(t, addr, topic, codec.name)
-		perfRoundTrip(t, addr, codec.name, codec.id, perfRecords)
+		perfTopic = perfRoundTrip(t, addr, codec.name, codec.id, perfRecords)
 	}
 	if process == nil {
 		return
@@ -144,6 +148,27 @@ func TestJavaProduceAndConsume(t *testing.T) {
 			}
 		})
 	}
+	cell(t, "DumpLogSegments", "indexes", func(t *testing.T) {
+		dumpIndexes(t, filepath.Join(process.Ready.DataDir, perfTopic+"-0"))
+	})
+}
+
+// dumpIndexes: the dump tool compares both indexes with the log, and reads the snapshot of producers.
+func dumpIndexes(t *testing.T, dir string) {
+	const class, base = "kafka.tools.DumpLogSegments", "00000000000000000000"
+	for suffix, pattern := range map[string]string{
+		"index":     `(?m)^offset: \d+ position: [1-9]\d*$`,
+		"timeindex": `(?m)^timestamp: [1-9]\d* offset: \d+$`,
+	} {
+		out := tool(t, "", class, "--files", filepath.Join(dir, base+"."+suffix))
+		wantMatch(t, suffix, out, pattern)
+	}
+	snapshots, err := filepath.Glob(filepath.Join(dir, "*.snapshot"))
+	if err != nil || len(snapshots) == 0 {
+		t.Fatalf("no snapshot in %s %v", dir, err)
+	}
+	out := tool(t, "", class, "--files", snapshots[len(snapshots)-1])
+	wantMatch(t, "snapshot", out, `(?m)^producerId: \d+ producerEpoch: 0 .*lastSequence: [1-9]\d* `)
 }
 
 const consoleLines = 200
@@ -171,9 +196,9 @@ func consoleRoundTrip(t *testing.T, addr, topic, codec string) {
 	})
 }
 
-// perfRoundTrip writes by the producer benchmark and counts with GetOffsetShell; franz-go looks at every record.
-func perfRoundTrip(t *testing.T, addr, codec string, id uint8, n int) {
-	topic := newTopic(t, addr, 3)
+// perfRoundTrip writes by the producer benchmark and counts with GetOffsetShell; franz-go looks at every record. It returns the topic.
+func perfRoundTrip(t *testing.T, addr, codec string, id uint8, n int) (topic string) {
+	topic = newTopic(t, addr, 3)
 	const size = 100
 	cell(t, "ProducerPerformance", codec, func(t *testing.T) {
 		out := tool(t, "", "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", strconv.Itoa(n),
@@ -208,4 +233,5 @@ func perfRoundTrip(t *testing.T, addr, codec string, id uint8, n int) {
 			t.Errorf("ends add up to %d, want %d:\n%s", sum, n, out)
 		}
 	})
+	return topic
 }
