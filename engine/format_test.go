@@ -51,7 +51,7 @@ func (testFormat) Stamp(b []byte, base int64, epoch int32) {
 }
 
 // FirstAtOrAfter takes record i of n to have the base timestamp plus i, and the last one the max timestamp.
-func (f testFormat) FirstAtOrAfter(b []byte, ts int64) (int64, int64, bool, error) {
+func (f testFormat) FirstAtOrAfter(b []byte, ts, from int64) (int64, int64, bool, error) {
 	_, info, err := f.Next(b)
 	if err != nil {
 		return 0, 0, false, err
@@ -61,7 +61,7 @@ func (f testFormat) FirstAtOrAfter(b []byte, ts int64) (int64, int64, bool, erro
 		if i == int64(info.Count)-1 {
 			t = info.MaxTimestamp
 		}
-		if t >= ts {
+		if t >= ts && info.BaseOffset+i >= from {
 			return info.BaseOffset + i, t, true, nil
 		}
 	}

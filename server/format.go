@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"math"
 	"sync"
 
 	"kaas/codec/batch"
@@ -56,10 +55,10 @@ func (batchFormat) Stamp(b []byte, baseOffset int64, leaderEpoch int32) {
 }
 
 // FirstAtOrAfter implements engine.Format.
-func (batchFormat) FirstAtOrAfter(b []byte, ts int64) (offset, timestamp int64, found bool, err error) {
+func (batchFormat) FirstAtOrAfter(b []byte, ts, from int64) (offset, timestamp int64, found bool, err error) {
 	inf := inflaters.Get().(*batch.Inflater)
 	defer inflaters.Put(inf)
-	return batch.FirstAtOrAfter(batch.View(b), inf, ts, math.MinInt64)
+	return batch.FirstAtOrAfter(batch.View(b), inf, ts, from)
 }
 
 // ControlType implements engine.Format.

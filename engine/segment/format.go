@@ -47,8 +47,8 @@ type Format interface {
 	Peek(header []byte) (size int, info BatchInfo, err error)
 	// Stamp sets base offset and leader epoch in place; neither is covered by the CRC.
 	Stamp(batch []byte, baseOffset int64, leaderEpoch int32)
-	// FirstAtOrAfter finds the first record of a batch with timestamp ts or later. It may decompress.
-	FirstAtOrAfter(batch []byte, ts int64) (offset, timestamp int64, found bool, err error)
+	// FirstAtOrAfter finds the first record of a batch with timestamp ts or later, at offset from or later. It may decompress.
+	FirstAtOrAfter(batch []byte, ts, from int64) (offset, timestamp int64, found bool, err error)
 	// ControlType reads the first record of a control batch: ok is false if it is not the end of a transaction.
 	ControlType(batch []byte) (commit, ok bool)
 }

@@ -103,11 +103,11 @@ func (s *Segment) searchTime(ts, from, pos int64) (offset, timestamp int64, epoc
 		if _, err := r.file.ReadAt(data, p.Pos); err != nil {
 			return 0, 0, 0, false, &CorruptError{File: s.path(LogSuffix), Offset: p.Pos, Err: err}
 		}
-		offset, timestamp, found, err = s.format.FirstAtOrAfter(data, ts)
+		offset, timestamp, found, err = s.format.FirstAtOrAfter(data, ts, from)
 		if err != nil {
 			return 0, 0, 0, false, &CorruptError{File: s.path(LogSuffix), Offset: p.Pos, Err: err}
 		}
-		if found && offset >= from {
+		if found {
 			return offset, timestamp, info.LeaderEpoch, true, nil
 		}
 	}
