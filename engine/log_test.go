@@ -577,35 +577,7 @@ func TestConcurrent(t *testing.T) {
 	var stop atomic.Bool
 	var readers, writers sync.WaitGroup
 	for range 3 {
-		readers.Go(func() {
-			for offset := int64(0); !stop.Load(); {
-				o := l.Offsets()
-				if o.LogStart > o.LastStable || o.LastStable > o.HighWatermark || o.HighWatermark > o.LogEnd {
-					t.Errorf("offsets %+v", o)
-				}
-				s, err := l.Read(offset, 5000, true, ReadUncommitted)
-				if errors.Is(err, ErrOffsetOutOfRange) {
-					offset = l.Offsets().LogStart
-					continue
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if s.Len == 0 {
-					continue
-				}
-				b := make([]byte, s.Len)
-				_, err = s.Ref.File().ReadAt(b, s.Pos)
-				s.Ref.Release()
-				_, info, ferr := testFormat{}.Next(b)
-				if err != nil || ferr != nil || info.LastOffset() < offset {
-					t.Errorf("read at %d: %+v %v %v", offset, info, err, ferr)
-					return
-				}
-				offset = info.LastOffset() + 1
-			}
-		})
+		readers.Go(func() { readAlong(t, l, &stop) })
 	}
 	const each = 40
 	for range 4 {
@@ -641,5 +613,36 @@ func TestConcurrent(t *testing.T) {
 	l = f.reopen(cfg)
 	if got := l.Offsets(); got.LogEnd != 4*each*3 {
 		t.Errorf("after a restart %+v", got)
+	}
+}
+
+// readAlong reads from the log start on until told to stop, and checks what it sees.
+func readAlong(t *testing.T, l *Log, stop *atomic.Bool) {
+	for offset := int64(0); !stop.Load(); {
+		o := l.Offsets()
+		if o.LogStart > o.LastStable || o.LastStable > o.HighWatermark || o.HighWatermark > o.LogEnd {
+			t.Errorf("offsets %+v", o)
+		}
+		s, err := l.Read(offset, 5000, true, ReadUncommitted)
+		if errors.Is(err, ErrOffsetOutOfRange) {
+			offset = l.Offsets().LogStart
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if s.Len == 0 {
+			continue
+		}
+		b := make([]byte, s.Len)
+		_, err = s.Ref.File().ReadAt(b, s.Pos)
+		s.Ref.Release()
+		_, info, ferr := testFormat{}.Next(b)
+		if err != nil || ferr != nil || info.LastOffset() < offset {
+			t.Errorf("read at %d: %+v %v %v", offset, info, err, ferr)
+			return
+		}
+		offset = info.LastOffset() + 1
 	}
 }

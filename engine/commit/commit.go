@@ -304,7 +304,8 @@ type pace struct {
 const (
 	gatherPercent = 40 // of a round, in any case
 	gatherMore    = 80 // of a round, if all will have come by then
-	missesMax     = 5  // at most 2^5 rounds are skipped
+	gatherYields  = 32 // turns that writers get in any case: the clock may jump because the process did not run
+	missesMax     = 4  // at most 2^4 rounds are skipped
 )
 
 func (p *pace) ended(took time.Duration, peak int64) {
@@ -327,20 +328,22 @@ func (p *pace) gather(waiting *atomic.Int64) {
 	}
 	start := time.Now()
 	limit := p.usual * gatherPercent / 100
+	yields := 0
 	for got := int64(0); got < need; got = waiting.Load() - before {
-		if took := time.Since(start); took > limit {
+		if took := time.Since(start); took > limit && yields >= gatherYields {
 			more := p.usual * gatherMore / 100
 			if limit < more && got > 0 && took*time.Duration(need)/time.Duration(got) < more {
 				limit = more
 				continue
 			}
-			if got < need/4 {
+			if got*8 < need {
 				p.misses = min(p.misses+1, missesMax)
 				p.skip = 1 << p.misses
 			}
 			return
 		}
 		runtime.Gosched()
+		yields++
 	}
 	p.misses = 0
 }

@@ -35,7 +35,7 @@ func (plain) Stamp([]byte, int64, int32) {}
 
 func (p plain) FirstAtOrAfter(b []byte, ts, _ int64) (int64, int64, bool, error) {
 	_, info, err := p.Peek(b)
-	return info.BaseOffset, info.MaxTimestamp, info.MaxTimestamp >= ts, err
+	return info.BaseOffset, info.MaxTimestamp, info.MaxTimestamp >= ts && info.BaseOffset >= from, err
 }
 
 func (plain) ControlType([]byte) (bool, bool) { return false, false }
