@@ -58,7 +58,7 @@ func thisMachine() Machine {
 	return m
 }
 
-// commit is the revision that this program was built from, with a + if it was changed since.
+// commit is the revision that this program was built from, or else that of the working directory, with a + if it was changed since.
 func commit() string {
 	revision, changed := "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -72,11 +72,11 @@ func commit() string {
 		}
 	}
 	if revision == "" {
-		out, err := exec.Command("git", "rev-parse", "HEAD").Output()
+		out, err := exec.Command("git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+").Output()
 		if err != nil {
 			return "unknown"
 		}
-		revision = strings.TrimSpace(string(out))
+		return strings.TrimSpace(string(out))
 	}
 	return revision[:min(len(revision), 12)] + changed
 }
