@@ -33,7 +33,7 @@ func (p plain) Next(b []byte) (int, BatchInfo, error) {
 
 func (plain) Stamp([]byte, int64, int32) {}
 
-func (p plain) FirstAtOrAfter(b []byte, ts, _ int64) (int64, int64, bool, error) {
+func (p plain) FirstAtOrAfter(b []byte, ts, from int64) (int64, int64, bool, error) {
 	_, info, err := p.Peek(b)
 	return info.BaseOffset, info.MaxTimestamp, info.MaxTimestamp >= ts && info.BaseOffset >= from, err
 }
