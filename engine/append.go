@@ -107,7 +107,7 @@ func (l *Log) appendLocked(entries []Entry) error {
 		en := &entries[i]
 		en.Duplicate, en.Err = false, nil
 		size := int64(len(en.Data))
-		if size > st.options.MaxBytes {
+		if size > cfg.SegmentBytes {
 			en.Err = ErrTooLarge
 			continue
 		}
@@ -159,7 +159,7 @@ func (l *Log) makeRoom(en *Entry, size int64, cfg *LogConfig, now time.Time) err
 	if active == nil {
 		return l.roll(now)
 	}
-	if !active.ShouldRoll(st.run.bytes+size, last, en.Info.MaxTimestamp, &st.options, cfg.SegmentMs, now) {
+	if !active.ShouldRoll(st.run.bytes, size, last, en.Info.MaxTimestamp, &st.options, cfg.SegmentMs, now) {
 		return nil
 	}
 	if len(st.run.items) > 0 {
@@ -167,7 +167,7 @@ func (l *Log) makeRoom(en *Entry, size int64, cfg *LogConfig, now time.Time) err
 			return err // the entry was judged after those that failed: it fails with them
 		}
 		last = st.end + int64(en.Info.LastOffsetDelta)
-		if !active.ShouldRoll(size, last, en.Info.MaxTimestamp, &st.options, cfg.SegmentMs, now) {
+		if !active.ShouldRoll(0, size, last, en.Info.MaxTimestamp, &st.options, cfg.SegmentMs, now) {
 			return nil
 		}
 	}

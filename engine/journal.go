@@ -29,6 +29,7 @@ type journal struct {
 	entries map[string]journalEntry
 	lines   int // in the file
 
+	nameNew  bool // the file's name is not yet durable; guarded by syncMu
 	unsynced atomic.Bool
 	syncMu   sync.Mutex // one sync at a time; taken before mu
 }
@@ -54,14 +55,22 @@ func openJournal(f vfs.FS, dir string) (*journal, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	for len(b) > 0 {
+	missing := err != nil
+	all := 0
+	for rest := b; len(rest) > 0; all++ {
 		var line []byte
-		line, b, _ = bytes.Cut(b, []byte{'\n'})
+		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
 		j.apply(line)
 	}
-	if err := j.rewrite(); err != nil {
+	if all != len(j.entries) || len(b) > 0 && b[len(b)-1] != '\n' { // outdated or damaged lines
+		return j, j.rewrite()
+	}
+	// Nothing to write: an empty file need not be durable before the first line is.
+	if j.file, err = f.Open(dir+"/"+journalName, vfs.Create); err != nil {
 		return nil, err
 	}
+	j.size = int64(len(b))
+	j.nameNew = missing
 	return j, nil
 }
 
@@ -183,7 +192,12 @@ func (j *journal) sync() error {
 	if file == nil {
 		return ErrClosed
 	}
-	if err := file.Sync(); err != nil {
+	err := file.Sync()
+	if err == nil && j.nameNew {
+		err = j.fs.SyncDir(j.dir)
+	}
+	j.nameNew = false
+	if err != nil {
 		// What a failed sync leaves behind is unknown: the entries go into a new file instead.
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -219,7 +233,12 @@ func (j *journal) close() error {
 	if j.file == nil {
 		return nil
 	}
-	err := j.rewrite()
+	var err error
+	if j.lines != len(j.entries) {
+		err = j.rewrite()
+	} else if j.unsynced.Load() {
+		err = j.file.Sync()
+	}
 	j.file.Close()
 	j.file = nil
 	return err

@@ -346,7 +346,7 @@ func (l *Log) zeroAhead(active *segment.Segment) {
 		return
 	}
 	l.e.Go(func() {
-		if err := active.ZeroAhead(); err != nil && l.Err() == nil && active.Base() >= l.pub.read().start {
+		if err := active.ZeroAhead(); err != nil && l.Err() == nil {
 			// A failed sync of this file took the error that the committer would have seen.
 			l.e.group.Poison(&l.item, err)
 		}

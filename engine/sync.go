@@ -187,6 +187,10 @@ func (l *Log) sealOne(s seal) error {
 	if l.e.cfg.Storage == Memory {
 		return nil
 	}
+	// The long part without the lock: a removal of the log waits for the rest only.
+	if err := l.syncSegment(s.segment); err != nil {
+		return err
+	}
 	l.pathMu.Lock()
 	defer l.pathMu.Unlock()
 	if l.Err() == ErrDeleted {

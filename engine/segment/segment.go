@@ -210,11 +210,12 @@ func (s *Segment) timeEntry() {
 	s.lastTime = t
 }
 
-// ShouldRoll reports whether a batch with these facts belongs into a new segment (Kafka's LogSegment.shouldRoll). Writer.
-func (s *Segment) ShouldRoll(size int64, lastOffset, maxTimestamp int64, o *Options, segmentMs int64, now time.Time) bool {
-	have := s.size.Load()
+// ShouldRoll reports whether a batch with these facts, behind pending bytes that are to be written first, belongs into a new
+// segment (Kafka's LogSegment.shouldRoll). An empty segment takes a batch of any size. Writer.
+func (s *Segment) ShouldRoll(pending, size, lastOffset, maxTimestamp int64, o *Options, segmentMs int64, now time.Time) bool {
+	have := s.size.Load() + pending
 	if have == 0 {
-		return size > o.MaxBytes || lastOffset-s.base > math.MaxInt32
+		return lastOffset-s.base > math.MaxInt32
 	}
 	if have > o.MaxBytes-size || have+size > math.MaxInt32 || lastOffset-s.base > math.MaxInt32 {
 		return true

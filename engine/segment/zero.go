@@ -62,18 +62,19 @@ func (s *Segment) WantsZeros() bool {
 	return true
 }
 
-// ZeroAhead writes the next step of zeros and syncs them. It runs beside appends. An error means that the file is in doubt.
+// ZeroAhead writes the next step of zeros and syncs them. It runs beside appends. An error is that of the sync, and means that
+// the file is in doubt; zeros that could not be written are only missing.
 func (s *Segment) ZeroAhead() error {
 	z := &s.zero
 	defer z.running.Store(false)
 	r, err := s.Acquire()
 	if err != nil {
-		return err
+		return nil
 	}
 	defer r.Release()
 	size, err := r.file.Size()
 	if err != nil {
-		return err
+		return nil
 	}
 	z.mu.Lock()
 	gen := z.gen
@@ -94,7 +95,7 @@ func (s *Segment) ZeroAhead() error {
 		}
 		z.mu.Unlock()
 		if err != nil {
-			return err
+			return nil
 		}
 	}
 	s.writes.Add(1)
