@@ -8,14 +8,15 @@ import (
 	"kaas/codec/api"
 )
 
-// The produce and fetch paths allocate nothing per request in steady state: through the socket, the loop, the handler, the log and back.
+// The produce and fetch paths allocate nothing per request in steady state: through the socket, the loop, the handler, the
+// log and back, with metrics on.
 func TestNoAllocationPerRequest(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, durability := range []string{"page-cache", "group-commit"} {
 		t.Run(durability, func(t *testing.T) {
-			c := dial(t, broker(t, "kaas.durability", durability))
+			c := dial(t, broker(t, "kaas.durability", durability, "kaas.metrics.listen", "127.0.0.1:0"))
 			c.create("t", 2)
 			set := records(string(make([]byte, 1000)))
 			for _, test := range []struct {

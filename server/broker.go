@@ -19,6 +19,8 @@ import (
 	"kaas/server/api"
 	"kaas/server/config"
 	"kaas/server/logging"
+	"kaas/server/metrics"
+	"kaas/server/metrics/counters"
 	"kaas/server/topics"
 )
 
@@ -36,12 +38,16 @@ type Broker struct {
 	cfg    *config.Broker
 	levels *logging.Levels
 	log    *slog.Logger
+	fs     vfs.FS
 	engine *engine.Engine
 	store  *state.Store
 	topics *topics.Registry
 	api    *api.Service
 	net    *netio.Server
 	ready  Ready
+
+	metrics *metrics.Server   // nil: not configured, and then nothing is counted
+	storage *counters.Storage // what the engine counts on
 }
 
 // Ready says where a broker is to be reached: the JSON line that tells that the port is open.
@@ -52,13 +58,19 @@ type Ready struct {
 	Durability string            `json:"durability"`
 	Storage    string            `json:"storage"`
 	DataDir    string            `json:"dataDir"`
+	Metrics    string            `json:"metrics,omitempty"` // host:port as bound
 	StartMs    float64           `json:"startMs"`
 }
 
 // Start starts a broker. began is when the process began, for the start time in Ready; progress gets lines about long recoveries.
-func Start(cfg *config.Broker, began time.Time, progress io.Writer) (b *Broker, err error) {
+func Start(cfg *config.Broker, began time.Time, progress io.Writer) (*Broker, error) {
+	return startOn(nil, cfg, began, progress)
+}
+
+// startOn starts a broker whose logs are on fs; nil: on the one that the settings ask for.
+func startOn(fs vfs.FS, cfg *config.Broker, began time.Time, progress io.Writer) (b *Broker, err error) {
 	levels := logging.New(progress, slog.LevelWarn)
-	b = &Broker{cfg: cfg, levels: levels, log: levels.Logger("kaas.server")}
+	b = &Broker{cfg: cfg, levels: levels, log: levels.Logger("kaas.server"), fs: fs}
 	defer func() {
 		if err != nil {
 			b.close()
@@ -68,12 +80,13 @@ func Start(cfg *config.Broker, began time.Time, progress io.Writer) (b *Broker, 
 		b.log.Info(n)
 	}
 	raiseOpenFiles(b.log)
-	for _, step := range []func() error{b.checkDataDir, b.openEngine, b.openCatalog, b.recover, b.openPorts} {
+	for _, step := range []func() error{b.checkDataDir, b.openMetrics, b.openEngine, b.openCatalog, b.recover, b.openPorts} {
 		if err := step(); err != nil {
 			return b, err
 		}
 	}
 	b.net.Start()
+	b.showMetrics()
 	b.ready.StartMs = float64(time.Since(began).Microseconds()) / 1000
 	return b, nil
 }
@@ -104,6 +117,34 @@ func (b *Broker) checkDataDir() error {
 	return nil
 }
 
+// openMetrics opens the listener of metrics, if there is to be one: before anything that may take long.
+func (b *Broker) openMetrics() (err error) {
+	if b.cfg.MetricsListen == "" {
+		return nil
+	}
+	b.metrics, err = metrics.Listen(b.cfg.MetricsListen, b.cfg.Pprof, b.log)
+	if err != nil {
+		return fmt.Errorf("kaas.metrics.listen: %w", err)
+	}
+	b.storage = counters.NewStorage()
+	at := b.metrics.Addr().(*net.TCPAddr)
+	host, _, _ := net.SplitHostPort(b.cfg.MetricsListen) // was checked with the settings
+	b.ready.Metrics = net.JoinHostPort(shownHost(host), fmt.Sprint(at.Port))
+	return nil
+}
+
+// showMetrics gives the listener something to show, once the ports are open.
+func (b *Broker) showMetrics() {
+	if b.metrics == nil {
+		return
+	}
+	from := &metrics.Sources{Net: b.net, API: b.api, Engine: b.engine, Topics: b.topics, Storage: b.storage, Memory: b.cfg.Memory}
+	if !b.cfg.Memory {
+		from.Space = func() (vfs.Space, error) { return vfs.OS.Space(b.cfg.DataDir) }
+	}
+	b.metrics.Serve(from)
+}
+
 // openEngine locks the data directory.
 func (b *Broker) openEngine() (err error) {
 	c := b.cfg
@@ -111,7 +152,7 @@ func (b *Broker) openEngine() (err error) {
 		Dir: c.DataDir, MemoryMaxBytes: c.MemoryMaxBytes, MaxOpenFiles: c.OpenFilesMax,
 		CommitThreads: c.CommitThreads, RecoveryThreads: c.RecoveryThreads,
 		Format: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
-		ProducerExpiry: c.ProducerIDExpiration, Durability: engine.PageCache,
+		ProducerExpiry: c.ProducerIDExpiration, Durability: engine.PageCache, FS: b.fs,
 	}
 	b.ready.Durability, b.ready.Storage, b.ready.DataDir = "page-cache", "disk", c.DataDir
 	if c.GroupCommit {
@@ -122,6 +163,9 @@ func (b *Broker) openEngine() (err error) {
 	}
 	if c.MemoryRefuse {
 		ec.MemoryFull = engine.Refuse
+	}
+	if b.storage != nil {
+		ec.OnCommit, ec.OnWrite = b.storage.Round, b.storage.Wrote
 	}
 	b.engine, err = engine.Open(ec)
 	return err
@@ -179,13 +223,17 @@ func (b *Broker) openPorts() (err error) {
 	for host, n := range c.ConnectionsPerHost {
 		perHost[host] = int(n)
 	}
-	b.net, err = netio.New(netio.Config{
+	nc := netio.Config{
 		Loops: c.Loops, MaxFrameBytes: c.SocketRequestMaxBytes, IdleMax: c.ConnectionsMaxIdle,
 		MaxConns: int(c.MaxConnections), MaxConnsPerIP: int(c.MaxConnectionsPerIP), PerIPOverrides: perHost,
 		SendBufferBytes: int(c.SocketSendBuffer), RecvBufferBytes: int(c.SocketReceiveBuffer), Backlog: int(c.ListenBacklog),
 		PausePendingReplies: inflightPerConnMax, PausePendingBytes: unreadPerConnMax,
 		Logger: b.levels.Logger("kaas.netio"),
-	}, b.api)
+	}
+	if b.metrics != nil {
+		nc.OnDone = b.api.Done
+	}
+	b.net, err = netio.New(nc, b.api)
 	if err != nil {
 		return err
 	}
@@ -220,6 +268,9 @@ const drainMax = 10 * time.Second
 
 // Stop drains connections, syncs and closes everything.
 func (b *Broker) Stop() error {
+	if b.metrics != nil {
+		b.metrics.Stopping()
+	}
 	b.net.StopAccepting()
 	ctx, cancel := context.WithTimeout(context.Background(), drainMax)
 	defer cancel()
@@ -238,6 +289,9 @@ func (b *Broker) close() error {
 	}
 	if b.store != nil {
 		errs = append(errs, b.store.Close())
+	}
+	if b.metrics != nil {
+		errs = append(errs, b.metrics.Close())
 	}
 	return errors.Join(errs...)
 }

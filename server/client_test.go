@@ -12,6 +12,7 @@ import (
 	"kaas/codec/api"
 	"kaas/codec/batch"
 	"kaas/codec/wire"
+	"kaas/engine/vfs"
 	"kaas/server/config"
 )
 
@@ -20,6 +21,12 @@ const deadline = 30 * time.Second
 
 // start runs a broker in the test's process, with settings as key, value, key, value…
 func start(t testing.TB, dir string, settings ...string) *Broker {
+	t.Helper()
+	return startWith(t, nil, dir, settings...)
+}
+
+// startWith is start with the logs on a file system of the test's.
+func startWith(t testing.TB, fs vfs.FS, dir string, settings ...string) *Broker {
 	t.Helper()
 	opts := config.Options{}
 	add := func(k, v string) {
@@ -34,7 +41,7 @@ func start(t testing.TB, dir string, settings ...string) *Broker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := Start(cfg, time.Now(), os.Stderr)
+	b, err := startOn(fs, cfg, time.Now(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,17 +71,17 @@ const (
 	Stopped
 	Panicked
 	AcksZero
+	HalfFrame
 	ShortFrame
 	UnknownAPI
 	UnknownVersion
 	Malformed
 	FrameSize
-	HalfFrame
 	closings
 )
 
 var closingNames = [closings]string{"peer", "socket_error", "idle", "stop", "panic", "acks_0_failed",
-	"short_frame", "unknown_api", "unknown_version", "malformed", "frame_size", "half_frame"}
+	"half_frame", "short_frame", "unknown_api", "unknown_version", "malformed", "frame_size"}
 
 func (c Closing) String() string { return closingNames[c] }
 
