@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"kaas/engine/commit"
@@ -274,8 +275,8 @@ func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, t
 		size := l.unscanned()
 		if err := l.Load(); err != nil {
 			e.cfg.Logger.Error("log could not be recovered", "log", l.name(), "error", err)
-		} else if err := l.checkpoint(); err != nil {
-			l.fail(err)
+		} else if err := l.checkpoint(); err != nil && !errors.Is(err, syscall.ENOSPC) {
+			l.fail(err) // without room for its files it only stays dirty
 		}
 		if n := done.Add(size); progress != nil {
 			progress(n, total.Load())

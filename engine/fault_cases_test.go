@@ -55,6 +55,9 @@ func TestDiskFull(t *testing.T) {
 			if e := f.append(l, spec{n: 3, pid: 7, seq: 2}); e.BaseOffset != 2 || e.Duplicate {
 				t.Errorf("after space returned: %+v", e)
 			}
+			if st, err := os.Stat(f.path(0, ".log")); err != nil || st.Size() <= l.SizeBytes() {
+				t.Errorf("file of %d bytes with %d of data is not allocated ahead (%v)", st.Size(), l.SizeBytes(), err)
+			}
 			f.kill()
 			l = f.reopen(nil)
 			if got := f.readAll(l, 0); !slices.Equal(got, []int64{0, 2}) {
@@ -138,6 +141,38 @@ func (f *fixture) durable(l *Log, e Entry) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// TestFailedSyncIsForGood: a sync that would succeed after a failed one does not make the file good again.
+func TestFailedSyncIsForGood(t *testing.T) {
+	f, ffs := withFaults(t)
+	l := f.log(true, nil)
+	f.append(l, spec{})
+	ffs.set(func(f *faultFS) { f.sync = errIO })
+	if err := l.active().Sync(); !errors.Is(err, errIO) {
+		t.Errorf("first sync: %v", err)
+	}
+	ffs.set(func(f *faultFS) { f.sync = nil })
+	if err := l.active().Sync(); !errors.Is(err, errIO) || !l.active().Dirty() {
+		t.Errorf("second sync: %v", err)
+	}
+}
+
+// TestLogStartIsDurable: the new log start is synced before DeleteRecords returns.
+func TestLogStartIsDurable(t *testing.T) {
+	f, ffs := withFaults(t)
+	l := f.log(true, nil)
+	f.append(l, spec{n: 5})
+	f.e.work.wait()
+	ffs.set(func(f *faultFS) { f.syncs = nil })
+	if _, err := l.DeleteRecords(3); err != nil {
+		t.Fatal(err)
+	}
+	ffs.set(func(f *faultFS) {
+		if !slices.Contains(f.syncs, journalName) {
+			t.Errorf("synced only %q", f.syncs)
+		}
+	})
 }
 
 // TestSyncsNamesFirst: before the first acknowledgement the journal, the directories and the small files are durable too.

@@ -401,6 +401,22 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
+// TestEpochsWithoutBatches: an epoch in which nothing was appended leaves no trace once another begins at its start.
+func TestEpochsWithoutBatches(t *testing.T) {
+	var x epochs
+	for _, e := range []epochStart{{1, 0}, {2, 5}, {3, 5}, {3, 9}, {2, 9}, {7, 9}} {
+		x.assign(e.epoch, e.start)
+	}
+	if want := []epochStart{{1, 0}, {3, 5}, {7, 9}}; !slices.Equal(x.list, want) {
+		t.Errorf("%v, want %v", x.list, want)
+	}
+	x.cutStart(6)
+	x.cutEnd(9)
+	if want := []epochStart{{3, 6}}; !slices.Equal(x.list, want) {
+		t.Errorf("%v, want %v", x.list, want)
+	}
+}
+
 func TestReadLimits(t *testing.T) {
 	f := newFixture(t)
 	l := f.log(true, small(1000))

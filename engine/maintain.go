@@ -384,6 +384,9 @@ func (l *Log) saveFiles() error {
 	}
 	l.pathMu.Lock()
 	defer l.pathMu.Unlock()
+	if err := l.st.epochs.save(l.e.cfg.FS, l.dir()); err != nil {
+		return err
+	}
 	segs := *l.segs.Load()
 	for i, s := range segs {
 		save := s.Seal

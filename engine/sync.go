@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 
 	"kaas/engine/commit"
 	"kaas/engine/segment"
@@ -107,7 +108,9 @@ func (l *Log) syncNames() error {
 
 func (l *Log) syncDir() error {
 	fsys := l.e.cfg.FS
-	if err := l.st.epochs.save(fsys, l.dir()); err != nil {
+	// No room for the leader epochs is no reason to lose the log: until they are saved the recovery point stays before the batches that
+	// tell them, and the next append asks again.
+	if err := l.st.epochs.save(fsys, l.dir()); err != nil && !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
 	fresh := l.freshDir.Load()
@@ -203,6 +206,9 @@ func (l *Log) sealOne(s seal) error {
 		if err := l.writeSnapshot(s.next, s.snapshot); err != nil {
 			return err
 		}
+	}
+	if err := l.st.epochs.save(l.e.cfg.FS, l.dir()); err != nil {
+		return err
 	}
 	if err := l.e.cfg.FS.SyncDir(l.dir()); err != nil {
 		return err

@@ -157,6 +157,26 @@ func TestFault(t *testing.T) {
 	}
 }
 
+// TestMisleadingIndex: an entry that points at another batch than it says would hide what lies before.
+func TestMisleadingIndex(t *testing.T) {
+	dir := t.TempDir()
+	f := NewFiles(vfs.OS, 100, 10, false)
+	s := sealed(t, f, dir, 0, 300)
+	name := dir + "/" + FileName(0, IndexSuffix)
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 4; i < len(b); i += 8 {
+		binary.BigEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:])+200)
+	}
+	if err := os.WriteFile(name, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	last := int64(binary.BigEndian.Uint32(b[len(b)/16*8:]))
+	wantLocate(t, s, last, 100*last)
+}
+
 // TestCutLog: a log file that lost its end gives an error that says where, not a panic.
 func TestCutLog(t *testing.T) {
 	dir := t.TempDir()
@@ -197,6 +217,9 @@ func TestReferences(t *testing.T) {
 		t.Errorf("%v %x", err, buf[:8])
 	}
 	r.Release()
+	if err := os.WriteFile(dir+"/"+FileName(0, LogSuffix), []byte("another's"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := a.Acquire(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a removed segment opens: %v", err)
 	}

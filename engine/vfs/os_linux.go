@@ -105,14 +105,17 @@ type osLock struct{ f *os.File }
 
 func (l osLock) Unlock() error { return l.f.Close() }
 
+// Lock takes a lock of the open file description (fcntl), not flock: it keeps out other descriptions of this process too, and it is
+// in the way of the record lock that a Java broker takes on the same file.
 func (osFS) Lock(name string) (Unlocker, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := retry(func() error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }); err != nil {
+	whole := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := retry(func() error { return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &whole) }); err != nil {
 		f.Close()
-		if err == unix.EWOULDBLOCK {
+		if err == unix.EAGAIN || err == unix.EACCES {
 			err = ErrLocked
 		}
 		return nil, pathErr("lock", name, err)
