@@ -72,11 +72,11 @@ func (c *Conn) LocalAddr() string {
 	if c.closed {
 		return ""
 	}
-	sa, err := unix.Getsockname(c.fd)
-	if err != nil {
+	local, e := localAddr(c.fd)
+	if e != 0 {
 		return ""
 	}
-	return addrPort(sa).String()
+	return local.String()
 }
 
 // Closed tells whether the connection is gone.

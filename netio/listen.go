@@ -23,6 +23,7 @@ type listener struct {
 	number int
 	id     int32
 	retry  Timer
+	peer   unix.RawSockaddrAny // scratch of accept
 }
 
 // Listen binds a listening socket to addr (host:port; port 0: any free one) and
@@ -120,10 +121,10 @@ func (ln *listener) accept() {
 		if ln.fd < 0 {
 			return
 		}
-		fd, sa, err := unix.Accept4(ln.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, remote, err := accept(ln.fd, &ln.peer)
 		switch err {
-		case nil:
-			s.admit(ln, fd, addrPort(sa))
+		case 0:
+			s.admit(ln, fd, remote)
 		case unix.EAGAIN:
 			return
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
@@ -159,15 +160,4 @@ func (s *Server) admit(ln *listener, fd int, remote netip.AddrPort) {
 	} else {
 		l.Post(taskFunc(func() { l.adopt(c) }))
 	}
-}
-
-// addrPort converts a socket address; IPv4 in IPv6 becomes IPv4.
-func addrPort(sa unix.Sockaddr) netip.AddrPort {
-	switch a := sa.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port))
-	}
-	return netip.AddrPort{}
 }

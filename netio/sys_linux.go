@@ -1,6 +1,7 @@
 package netio
 
 import (
+	"net/netip"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +11,41 @@ import (
 // these take memory that the loop owns, so that a request allocates nothing.
 // RawSyscall for those that never block was tried: no difference in the echo and
 // receive benchmarks, so the scheduler may as well know.
+
+// accept takes one waiting connection, non-blocking; peer is scratch.
+func accept(fd int, peer *unix.RawSockaddrAny) (int, netip.AddrPort, unix.Errno) {
+	size := uint32(unix.SizeofSockaddrAny)
+	n, _, e := unix.Syscall6(unix.SYS_ACCEPT4, uintptr(fd), uintptr(unsafe.Pointer(peer)), uintptr(unsafe.Pointer(&size)),
+		unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+	if e != 0 {
+		return -1, netip.AddrPort{}, e
+	}
+	return int(n), addrPort(peer), 0
+}
+
+// localAddr is the address that a socket is bound to.
+func localAddr(fd int) (netip.AddrPort, unix.Errno) {
+	var a unix.RawSockaddrAny
+	size := uint32(unix.SizeofSockaddrAny)
+	_, _, e := unix.Syscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&a)), uintptr(unsafe.Pointer(&size)))
+	return addrPort(&a), e
+}
+
+// addrPort reads a socket address of the kernel; IPv4 in IPv6 becomes IPv4.
+func addrPort(sa *unix.RawSockaddrAny) netip.AddrPort {
+	switch sa.Addr.Family {
+	case unix.AF_INET:
+		a := (*unix.RawSockaddrInet4)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), networkOrder(a.Port))
+	case unix.AF_INET6:
+		a := (*unix.RawSockaddrInet6)(unsafe.Pointer(sa))
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), networkOrder(a.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// networkOrder reads a port as the kernel keeps it in a socket address.
+func networkOrder(port uint16) uint16 { return port>>8 | port<<8 }
 
 // recv reads once from a non-blocking socket.
 func recv(fd int, b []byte) (int, unix.Errno) {

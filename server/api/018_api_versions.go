@@ -11,22 +11,23 @@ import (
 //
 // A version out of range is answered in v0 with error 35 and key 18 alone (KIP-511).
 func serveApiVersions(c *call) {
-	var q api.ApiVersionsRequest
-	if !c.decode(&q) {
+	ls := c.conn.Data.(*connState).ls // every connection asks this once: it leaves no garbage
+	q, p := &ls.versionsRequest, &ls.versionsResponse
+	if !c.decode(q) {
 		return
 	}
-	var p api.ApiVersionsResponse
+	*p = api.ApiVersionsResponse{} // its lists are shared: Default would keep them as memory to write to
 	p.Default()
 	if c.version() >= 3 && (!softwareName(q.ClientSoftwareName) || !softwareName(q.ClientSoftwareVersion)) {
 		p.ErrorCode = api.ErrInvalidRequest
-		c.answer(&p)
+		c.answer(p)
 		return
 	}
 	p.ApiKeys = c.s.advertised
 	p.SupportedFeatures = supportedFeatures
 	p.FinalizedFeatures = finalizedFeatures
 	p.FinalizedFeaturesEpoch = c.s.featuresEpoch
-	c.answer(&p)
+	c.answer(p)
 }
 
 // metadataVersion is Apache's metadata.version 3.7-IV4: what the answers of this broker look like.

@@ -31,7 +31,11 @@ type loopState struct {
 	fetches *fetchOp    // free list
 	w       wire.Writer // encodes Fetch responses
 	aborted []engine.AbortedTxn
-	shard   *counters.Shard
+	call    call // the ordinary request being handled
+
+	versionsRequest  api.ApiVersionsRequest
+	versionsResponse api.ApiVersionsResponse
+	shard            *counters.Shard
 }
 
 // connState is what the broker keeps for one connection.
@@ -107,8 +111,9 @@ func (s *Service) Frame(c *netio.Conn, frame []byte) {
 	}
 	// Whatever this request reads must show the appends that came before it on this connection.
 	cs.ls.gather.flush()
-	call := &call{s: s, h: h, conn: c, head: head, body: body, reply: s.newReply(c, key)}
-	h.serve(call)
+	ls := cs.ls
+	ls.call = call{s: s, h: h, conn: c, head: head, body: body, reply: s.newReply(c, key)}
+	h.serve(&ls.call)
 }
 
 // call is one request to an ordinary handler, on its way.
@@ -217,6 +222,8 @@ func offLoop[Q, P any, PQ message[Q], PP message[P]](f func(c *call, q PQ, p PP)
 
 // toWorker runs the rest of the request on a worker while the connection is held.
 func (c *call) toWorker(serve func(*call)) {
+	own := *c // the loop uses its own again for the next request
+	c = &own
 	c.body = append([]byte(nil), c.body...)
 	c.head.ClientID.String = cloneString(c.head.ClientID.String)
 	c.off = true
