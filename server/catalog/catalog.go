@@ -122,7 +122,7 @@ func Open(store Store, o Options) (*Catalog, error) {
 		return nil, err
 	}
 	for _, t := range list {
-		t.LeaderEpoch = int32(min(epochsPerStart*(c.starts-t.created), math.MaxInt32))
+		t.LeaderEpoch = int32(min(uint64(t.epochBase)+epochsPerStart*(c.starts-t.created), math.MaxInt32))
 		c.topicAdded(t)
 	}
 	snap.changed = nil

@@ -16,6 +16,7 @@ const (
 
 	recordVersion = 1
 	flagInternal  = 1
+	flagEpochBase = 2
 )
 
 var (
@@ -54,7 +55,11 @@ func (t *Topic) append(b []byte) []byte {
 	if t.Internal {
 		flags |= flagInternal
 	}
-	return appendMap(append(b, flags), t.Configs)
+	if t.epochBase == 0 {
+		return appendMap(append(b, flags), t.Configs)
+	}
+	b = appendMap(append(b, flags|flagEpochBase), t.Configs)
+	return binary.AppendUvarint(b, uint64(t.epochBase))
 }
 
 func appendNumber(n uint64) []byte { return binary.AppendUvarint([]byte{recordVersion}, n) }
@@ -132,10 +137,15 @@ func decodeTopic(name string, b []byte) (*Topic, error) {
 	copy(t.ID[:], d.bytes(16))
 	t.Partitions = int32(d.number(math.MaxInt32))
 	t.created = d.number(math.MaxUint64)
+	flags := byte(0)
 	if f := d.bytes(1); d.err == nil {
-		t.Internal = f[0]&flagInternal != 0
+		flags = f[0]
 	}
+	t.Internal = flags&flagInternal != 0
 	t.Configs = d.pairs()
+	if flags&flagEpochBase != 0 {
+		t.epochBase = int32(d.number(math.MaxInt32))
+	}
 	if err := d.done(); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ type Topic struct {
 	// same topic.
 	Handle any
 
-	created uint64 // starts when it was made
+	created   uint64 // starts when it was made
+	epochBase int32  // its leader epochs go on from here: those of the broker it was imported from lie below
 }
 
 // Snapshot is the state at one moment. It never changes and may be kept and read by any goroutine.
