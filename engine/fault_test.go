@@ -17,6 +17,7 @@ type faultFS struct {
 	write    error // after half of the bytes
 	truncate error
 	sync     error
+	noRoom   string       // files with this in their names take no data
 	opens    atomic.Int64 // log files opened and not closed
 	syncs    []string     // base names of what was synced
 }
@@ -59,6 +60,18 @@ type namedFile struct {
 func (f *namedFile) Sync() error {
 	f.fs.set(func(fs *faultFS) { fs.syncs = append(fs.syncs, f.name[strings.LastIndexByte(f.name, '/')+1:]) })
 	return f.File.Sync()
+}
+
+func (f *namedFile) WriteAt(p []byte, off int64) (n int, err error) {
+	f.fs.set(func(fs *faultFS) {
+		if fs.noRoom != "" && strings.Contains(f.name, fs.noRoom) {
+			err = errNoSpace
+		}
+	})
+	if err != nil {
+		return 0, err
+	}
+	return f.File.WriteAt(p, off)
 }
 
 type faultFile struct{ namedFile }

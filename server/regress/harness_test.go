@@ -68,6 +68,16 @@ type broker struct {
 // start runs a broker on dir until the end of the test, with settings as key, value, key, value…
 func start(t testing.TB, dir string, settings ...string) *broker {
 	t.Helper()
+	b, err := tryStart(t, dir, settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// tryStart is start where a broker may refuse to.
+func tryStart(t testing.TB, dir string, settings ...string) (*broker, error) {
+	t.Helper()
 	opts := config.Options{}
 	add := func(k, v string) {
 		opts.Settings = append(opts.Settings, config.Setting{Key: k, Value: v, Origin: "test"})
@@ -83,14 +93,14 @@ func start(t testing.TB, dir string, settings ...string) *broker {
 	}
 	b := &broker{t: t, dir: dir, log: &logged{}}
 	if b.Broker, err = server.Start(cfg, time.Now(), b.log); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	t.Cleanup(func() {
 		if !b.down {
 			b.stop()
 		}
 	})
-	return b
+	return b, nil
 }
 
 // stop ends the broker in good order.
