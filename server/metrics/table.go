@@ -75,7 +75,7 @@ var table = [...]Metric{
 		func(s *scrape, e emitter) { e.value(float64(s.storage.Rounds.Load())) }},
 	{"kaas_commit_syncs_total", Counter, nil, "", "Logs synced in those rounds.",
 		func(s *scrape, e emitter) { e.value(float64(s.storage.Syncs.Load())) }},
-	{"kaas_commit_released_total", Counter, nil, "", "Appends with acks=all that those rounds made durable, or failed.",
+	{"kaas_commit_released_total", Counter, nil, "", "Appends with acks=all that waited for those rounds. One that was durable before it came to wait is not among them.",
 		func(s *scrape, e emitter) { e.value(float64(s.storage.Released.Load())) }},
 	{"kaas_commit_round_logs", Histogram, nil, "", "Logs synced in one round.",
 		stored(func(st *counters.Storage) *counters.Histogram { return &st.RoundLogs })},

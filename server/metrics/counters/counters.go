@@ -211,12 +211,12 @@ func NewStorage() *Storage {
 
 // Round counts a round of the group commit (engine.Config.OnCommit).
 func (s *Storage) Round(logs, released int, took time.Duration) {
-	s.Rounds.Add(1)
-	s.Syncs.Add(int64(logs))
-	s.Released.Add(int64(released))
 	s.RoundLogs.Observe(int64(logs))
 	s.RoundReleased.Observe(int64(released))
 	s.RoundTook.Observe(int64(took))
+	s.Released.Add(int64(released))
+	s.Syncs.Add(int64(logs))
+	s.Rounds.Add(1)
 }
 
 // Wrote counts a write into the page cache (engine.Config.OnWrite).
