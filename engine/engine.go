@@ -90,7 +90,7 @@ type Config struct {
 	// OnWrite, if set, is told about each write of appended batches into the page cache, space allocated for it included:
 	// its bytes, and how long it took. The log's mutex is held: it must be cheap.
 	OnWrite func(bytes int64, took time.Duration)
-	// OnFailure, if set, is told once when a log goes offline.
+	// OnFailure, if set, is told once when a log goes offline. It must not call the log's methods that append or load.
 	OnFailure func(l *Log, err error)
 }
 

@@ -1,0 +1,218 @@
+package crashfs
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Keep says how much of what was not synced is there after a power cut.
+type Keep int
+
+const (
+	None   Keep = iota // all is lost
+	All                // all is kept
+	Prefix             // what was done before a random moment is kept, as a file system with one journal would
+	Some               // each change is kept or lost by chance
+)
+
+func (k Keep) String() string { return [...]string{"none", "all", "prefix", "some"}[k] }
+
+// Cut says what a power cut leaves. Names are directory entries, sizes those of files: the metadata of a file system. Data is
+// kept by the sector, a sector with all writes to it up to some moment; a write larger than a sector is torn so. A file whose
+// size or later sectors were kept reads zeros where others were lost. A rename is kept or lost whole.
+type Cut struct {
+	Names, Sizes, Data Keep
+	Percent            int // chance of each with Some
+	Sector             int // bytes
+}
+
+func (c Cut) String() string {
+	return fmt.Sprintf("names %v, sizes %v, data %v, %d%%, sectors of %d", c.Names, c.Sizes, c.Data, c.Percent, c.Sector)
+}
+
+// RandomCut draws one.
+func RandomCut(rng *rand.Rand) Cut {
+	c := Cut{Percent: []int{10, 50, 90}[rng.IntN(3)], Sector: []int{512, 4096}[rng.IntN(2)]}
+	if rng.IntN(8) == 0 {
+		return c // nothing that was not synced
+	}
+	c.Names, c.Sizes, c.Data = Keep(rng.IntN(4)), Keep(rng.IntN(4)), Keep(rng.IntN(4))
+	if rng.IntN(2) == 0 {
+		c.Sizes = c.Names
+	}
+	return c
+}
+
+// Crash is the disk as a power cut now may leave it, by a random Cut.
+func (d *Disk) Crash(rng *rand.Rand) *Disk { return d.CrashAs(rng, RandomCut(rng)) }
+
+// CrashAs is the disk as a power cut of that kind now may leave it. All of it is durable.
+func (d *Disk) CrashAs(rng *rand.Rand, c Cut) *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := &cutter{Cut: c, rng: rng, done: map[*node]*node{}, moment: rng.Int64N(d.seq + 2)}
+	p.recent(d.root)
+	return newDisk(p.node(d.root), d.seq)
+}
+
+type cutter struct {
+	Cut
+	rng    *rand.Rand
+	done   map[*node]*node
+	moment int64 // for Prefix
+}
+
+// recent draws the moment again from the changes that are pending, of which there are few.
+func (p *cutter) recent(root *node) {
+	seen := map[*node]bool{}
+	first, last := int64(math.MaxInt64), int64(0)
+	note := func(seq int64) { first, last = min(first, seq), max(last, seq) }
+	var visit func(n *node)
+	visit = func(n *node) {
+		if seen[n] {
+			return
+		}
+		seen[n] = true
+		for _, c := range n.pending {
+			note(c.seq)
+		}
+		for _, e := range n.edits {
+			note(e.seq)
+			if e.node != nil {
+				visit(e.node)
+			}
+		}
+		for _, m := range []map[string]*node{n.names, n.durable} {
+			for _, c := range m {
+				visit(c)
+			}
+		}
+	}
+	visit(root)
+	if last > 0 {
+		p.moment = first + p.rng.Int64N(last-first+2)
+	}
+}
+
+func (p *cutter) keeps(k Keep, seq int64) bool {
+	switch k {
+	case None:
+		return false
+	case All:
+		return true
+	case Prefix:
+		return seq < p.moment
+	default:
+		return p.rng.IntN(100) < p.Percent
+	}
+}
+
+func (p *cutter) node(n *node) *node {
+	if c := p.done[n]; c != nil {
+		return c
+	}
+	if !n.dir {
+		data := p.data(n)
+		c := &node{data: data, synced: bytes.Clone(data)}
+		p.done[n] = c
+		return c
+	}
+	names := maps.Clone(n.durable)
+	for _, e := range n.edits {
+		if p.keeps(p.Names, e.seq) {
+			e.apply(names)
+		}
+	}
+	c := newDir()
+	p.done[n] = c
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		c.names[name] = p.node(names[name])
+	}
+	c.durable = maps.Clone(c.names)
+	return c
+}
+
+// data is what a file has after the cut.
+func (p *cutter) data(n *node) []byte {
+	b := bytes.Clone(n.synced)
+	sectors := map[int64]int64{} // number → writes before this moment are in
+	for _, c := range n.pending {
+		if c.data == nil {
+			if p.keeps(p.Sizes, c.seq) {
+				b = c.apply(b)
+			}
+			continue
+		}
+		size := int64(p.Sector)
+		for at := int64(0); at < int64(len(c.data)); {
+			s := (c.off + at) / size
+			end := min(int64(len(c.data)), (s+1)*size-c.off)
+			until, ok := sectors[s]
+			if !ok {
+				until = p.sector(n)
+				sectors[s] = until
+			}
+			if c.seq < until {
+				b = splice(b, c.off+at, c.data[at:end])
+			}
+			at = end
+		}
+	}
+	return b
+}
+
+// sector draws the moment up to which a sector of n is kept.
+func (p *cutter) sector(n *node) int64 {
+	switch {
+	case p.Data == Prefix:
+		return p.moment
+	case p.Data != Some:
+		if p.Data == All {
+			return math.MaxInt64
+		}
+		return 0
+	case p.rng.IntN(100) < p.Percent:
+		return math.MaxInt64
+	}
+	first, last := n.pending[0].seq, n.pending[len(n.pending)-1].seq
+	return first + p.rng.Int64N(last-first+1)
+}
+
+// Clone is the disk as the next process finds it when this one was killed now: nothing is lost, and what was not synced still
+// is not. The clone has a life of its own.
+func (d *Disk) Clone() *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return newDisk(copyTree(d.root, map[*node]*node{}), d.seq)
+}
+
+func copyTree(n *node, done map[*node]*node) *node {
+	if n == nil {
+		return nil
+	}
+	if c := done[n]; c != nil {
+		return c
+	}
+	c := &node{dir: n.dir, data: bytes.Clone(n.data), synced: bytes.Clone(n.synced), pending: slices.Clone(n.pending)}
+	done[n] = c
+	if !n.dir {
+		return c
+	}
+	copyNames := func(m map[string]*node) map[string]*node {
+		out := make(map[string]*node, len(m))
+		for name, n := range m {
+			out[name] = copyTree(n, done)
+		}
+		return out
+	}
+	c.names, c.durable = copyNames(n.names), copyNames(n.durable)
+	for _, e := range n.edits {
+		e.node = copyTree(e.node, done)
+		c.edits = append(c.edits, e)
+	}
+	return c
+}

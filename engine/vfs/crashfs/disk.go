@@ -1,0 +1,362 @@
+// Package crashfs is a file system for tests: a disk in memory that knows what was synced, and that can be cloned as a power
+// cut at any operation may leave it; and faults by text rules, over this disk or any other vfs.FS.
+//
+// It is not a fast file system and not a faithful one of any make: it allows whatever the assumptions in engine/FORMAT.md
+// allow. File content needs no descriptor; File.Map and File.FD make a memfd for that file, which later changes reach too.
+//
+// Invariants: what File.Sync returned nil for survives every cut, with the file's size, and so does what SyncDir returned nil
+// for, in that directory. Of everything else a cut keeps some: see Cut. After FailSync (a failed fdatasync) the changes before
+// it are seen by readers, but no later sync makes them durable. Crash and Clone do not disturb the disk they are taken from.
+package crashfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"kaas/engine/vfs"
+)
+
+// ErrPower is the error of every change of a disk that has no power.
+var ErrPower = errors.New("crashfs: power cut")
+
+// The kinds of operations that change a disk, for Op.Kind and in rules.
+const (
+	OpCreate   = "create"
+	OpWrite    = "write"
+	OpTruncate = "truncate"
+	OpAllocate = "allocate"
+	OpZero     = "zero"
+	OpSync     = "sync"
+	OpRename   = "rename"
+	OpRemove   = "remove"
+	OpMkdir    = "mkdir"
+	OpSyncDir  = "syncdir"
+)
+
+// Op is one operation.
+type Op struct {
+	N    int64 // counts from 1
+	Kind string
+	Name string // as given by the caller; of a rename, the new one
+}
+
+func (o Op) String() string { return fmt.Sprintf("%d %s %s", o.N, o.Kind, o.Name) }
+
+// Disk is a disk. It implements vfs.FS; renames stay within a directory (EXDEV otherwise).
+type Disk struct {
+	mirrors vfs.FS // memfd files for maps and descriptors
+
+	mu    sync.Mutex // guards what follows and all nodes
+	root  *node
+	ops   int64
+	seq   int64 // of the last change; never less than those of pending changes
+	limit int64 // operation at which the power goes, 0: never
+	hook  func(Op)
+	locks map[string]bool
+	links int // mirrors made
+}
+
+// New returns an empty disk.
+func New() *Disk { return newDisk(newDir(), 0) }
+
+func newDisk(root *node, seq int64) *Disk {
+	return &Disk{mirrors: vfs.Memory(), root: root, seq: seq, locks: map[string]bool{}}
+}
+
+// OnOp has f called with every operation while it is in flight: a change is seen by readers but may be lost in a cut, a sync has
+// not yet made anything durable. f runs in the goroutine of the operation, without locks: it may take Crash and Clone.
+func (d *Disk) OnOp(f func(Op)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hook = f
+}
+
+// Ops is the number of operations so far.
+func (d *Disk) Ops() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ops
+}
+
+// CutAfter lets n more operations succeed. The next one fails with ErrPower, though it may be on the disk, and later ones do
+// nothing but fail. A negative n takes that back.
+func (d *Disk) CutAfter(n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.limit = 0; n >= 0 {
+		d.limit = d.ops + n + 1
+	}
+}
+
+// enter begins a change. mu is held when it returns nil.
+func (d *Disk) enter(kind, name string) error {
+	d.mu.Lock()
+	if d.limit > 0 && d.ops >= d.limit {
+		d.mu.Unlock()
+		return &fs.PathError{Op: kind, Path: name, Err: ErrPower}
+	}
+	d.seq++
+	return nil
+}
+
+// leave counts the operation that is in flight, after its change was made, and gives up mu.
+func (d *Disk) leave(kind, name string) error {
+	d.ops++
+	op, hook, cut := Op{d.ops, kind, name}, d.hook, d.ops == d.limit
+	d.mu.Unlock()
+	if cut {
+		return &fs.PathError{Op: kind, Path: name, Err: ErrPower}
+	}
+	if hook != nil {
+		hook(op)
+	}
+	return nil
+}
+
+// fail gives up mu: nothing was changed.
+func (d *Disk) fail(kind, name string, err error) error {
+	d.mu.Unlock()
+	return &fs.PathError{Op: kind, Path: name, Err: err}
+}
+
+func split(name string) []string {
+	name = path.Clean("/" + name)
+	if name == "/" {
+		return nil
+	}
+	return strings.Split(name[1:], "/")
+}
+
+// find returns what has the name, nil when nothing has. mu is held.
+func (d *Disk) find(parts []string) *node {
+	n := d.root
+	for _, p := range parts {
+		if n == nil || !n.dir {
+			return nil
+		}
+		n = n.names[p]
+	}
+	return n
+}
+
+// parent returns the directory that has, or would have, the name, and the last part of it. mu is held.
+func (d *Disk) parent(name string) (*node, string) {
+	parts := split(name)
+	if len(parts) == 0 {
+		return nil, ""
+	}
+	dir := d.find(parts[:len(parts)-1])
+	if dir == nil || !dir.dir {
+		return nil, ""
+	}
+	return dir, parts[len(parts)-1]
+}
+
+func (d *Disk) Open(name string, mode vfs.Mode) (vfs.File, error) {
+	if err := d.enter(OpCreate, name); err != nil && (mode == vfs.Create || mode == vfs.CreateNew) {
+		return nil, err
+	} else if err != nil {
+		d.mu.Lock()
+	}
+	dir, base := d.parent(name)
+	if dir == nil {
+		return nil, d.fail("open", name, syscall.ENOENT)
+	}
+	n := dir.names[base]
+	switch {
+	case n != nil && n.dir:
+		return nil, d.fail("open", name, syscall.EISDIR)
+	case n != nil && mode == vfs.CreateNew:
+		return nil, d.fail("open", name, syscall.EEXIST)
+	case n == nil && (mode == vfs.ReadOnly || mode == vfs.ReadWrite):
+		return nil, d.fail("open", name, syscall.ENOENT)
+	case n != nil:
+		d.mu.Unlock()
+		return &file{d: d, n: n, name: name, readOnly: mode == vfs.ReadOnly}, nil
+	}
+	n = &node{}
+	dir.edit(edit{seq: d.seq, name: base, node: n})
+	if err := d.leave(OpCreate, name); err != nil {
+		return nil, err
+	}
+	return &file{d: d, n: n, name: name}, nil
+}
+
+func (d *Disk) Size(name string) (int64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.find(split(name))
+	if n == nil || n.dir {
+		return 0, &fs.PathError{Op: "stat", Path: name, Err: syscall.ENOENT}
+	}
+	return int64(len(n.data)), nil
+}
+
+func (d *Disk) MkdirAll(name string) error {
+	parts := split(name)
+	for i := range parts {
+		if err := d.enter(OpMkdir, name); err != nil {
+			return err
+		}
+		dir := d.find(parts[:i])
+		if !dir.dir {
+			return d.fail(OpMkdir, name, syscall.ENOTDIR)
+		}
+		if dir.names[parts[i]] != nil {
+			d.mu.Unlock()
+			continue
+		}
+		dir.edit(edit{seq: d.seq, name: parts[i], node: newDir()})
+		if err := d.leave(OpMkdir, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Disk) Rename(from, to string) error {
+	if err := d.enter(OpRename, to); err != nil {
+		return err
+	}
+	dir, old := d.parent(from)
+	if dir == nil || dir.names[old] == nil {
+		return d.fail(OpRename, from, syscall.ENOENT)
+	}
+	toDir, base := d.parent(to)
+	if toDir != dir {
+		return d.fail(OpRename, to, syscall.EXDEV)
+	}
+	if n := dir.names[base]; n != nil && (n.dir || dir.names[old].dir) {
+		return d.fail(OpRename, to, syscall.EEXIST)
+	}
+	dir.edit(edit{seq: d.seq, name: base, node: dir.names[old]})
+	return d.leave(OpRename, to)
+}
+
+func (d *Disk) Remove(name string) error {
+	if err := d.enter(OpRemove, name); err != nil {
+		return err
+	}
+	dir, base := d.parent(name)
+	if dir == nil || dir.names[base] == nil {
+		return d.fail(OpRemove, name, syscall.ENOENT)
+	}
+	if n := dir.names[base]; n.dir && len(n.names) > 0 {
+		return d.fail(OpRemove, name, syscall.ENOTEMPTY)
+	}
+	dir.edit(edit{seq: d.seq, name: base})
+	return d.leave(OpRemove, name)
+}
+
+func (d *Disk) ReadDir(name string) ([]vfs.DirEntry, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dir := d.find(split(name))
+	if dir == nil || !dir.dir {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
+	}
+	var out []vfs.DirEntry
+	for _, base := range slices.Sorted(maps.Keys(dir.names)) {
+		out = append(out, vfs.DirEntry{Name: base, Dir: dir.names[base].dir})
+	}
+	return out, nil
+}
+
+func (d *Disk) SyncDir(name string) error {
+	if err := d.enter(OpSyncDir, name); err != nil {
+		return err
+	}
+	dir, seq := d.find(split(name)), d.seq
+	if dir == nil || !dir.dir {
+		return d.fail(OpSyncDir, name, syscall.ENOENT)
+	}
+	if err := d.leave(OpSyncDir, name); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dir.settleNames(seq)
+	return nil
+}
+
+// Space is that of a disk of 1 TiB.
+func (d *Disk) Space(string) (vfs.Space, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return vfs.Space{Total: 1 << 40, Free: 1<<40 - d.root.used()}, nil
+}
+
+type lock struct {
+	d    *Disk
+	name string
+}
+
+func (l *lock) Unlock() error {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	delete(l.d.locks, l.name)
+	return nil
+}
+
+// Lock makes no file: the locks of a process end with it, so a clone has none.
+func (d *Disk) Lock(name string) (vfs.Unlocker, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name = path.Clean(name)
+	if d.locks[name] {
+		return nil, &fs.PathError{Op: "lock", Path: name, Err: vfs.ErrLocked}
+	}
+	d.locks[name] = true
+	return &lock{d, name}, nil
+}
+
+func (d *Disk) Unmap(b []byte) error { return d.mirrors.Unmap(b) }
+
+// Files lists the files whose last part matches the pattern (path.Match), with their whole names, sorted.
+func (d *Disk) Files(pattern string) (out []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.root.walk("", func(name string, n *node) {
+		if ok, err := path.Match(pattern, path.Base(name)); err != nil {
+			panic("BUG: " + err.Error())
+		} else if ok {
+			out = append(out, name)
+		}
+	})
+	return out
+}
+
+// Edit replaces the content of a file, durably, and is no operation: for damage, and to look (change may return what it got).
+func (d *Disk) Edit(name string, change func([]byte) []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.find(split(name))
+	if n == nil || n.dir {
+		return &fs.PathError{Op: "edit", Path: name, Err: syscall.ENOENT}
+	}
+	b := change(slices.Clone(n.data))
+	n.resize(int64(len(b)))
+	n.write(b, 0)
+	n.synced, n.pending = slices.Clone(b), nil
+	return nil
+}
+
+// Lose removes a file, durably and without an operation.
+func (d *Disk) Lose(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	dir, base := d.parent(name)
+	if dir == nil || dir.names[base] == nil {
+		return &fs.PathError{Op: "lose", Path: name, Err: syscall.ENOENT}
+	}
+	dir.edit(edit{seq: d.seq, name: base})
+	dir.settleNames(d.seq)
+	return nil
+}

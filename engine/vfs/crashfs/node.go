@@ -1,0 +1,181 @@
+package crashfs
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"kaas/engine/vfs"
+)
+
+// node is a file or a directory, whatever names it has. Disk.mu guards all of it.
+type node struct {
+	// Of a file: what readers see, what the last syncs made durable, and the changes between, in order.
+	data, synced []byte
+	pending      []change
+	mirror       vfs.File // memfd with the same content, once a map or a descriptor was asked for
+
+	// Of a directory, likewise.
+	dir            bool
+	names, durable map[string]*node
+	edits          []edit
+}
+
+// change is a write, or with data nil a change of size.
+type change struct {
+	seq  int64
+	off  int64 // of a change of size: the new size
+	data []byte
+	grow bool // a change of size that never cuts
+	lost bool // a sync of it failed: no later one makes it durable
+}
+
+// edit gives a name to a node, and takes away the other names of that node in the directory; with node nil it removes a name.
+type edit struct {
+	seq  int64
+	name string
+	node *node
+}
+
+func newDir() *node {
+	return &node{dir: true, names: map[string]*node{}, durable: map[string]*node{}}
+}
+
+func (e *edit) apply(names map[string]*node) {
+	if e.node == nil {
+		delete(names, e.name)
+		return
+	}
+	maps.DeleteFunc(names, func(_ string, n *node) bool { return n == e.node })
+	names[e.name] = e.node
+}
+
+func (n *node) edit(e edit) {
+	e.apply(n.names)
+	n.edits = append(n.edits, e)
+}
+
+// settleNames makes durable the edits up to seq.
+func (n *node) settleNames(seq int64) {
+	keep := n.edits[:0]
+	for _, e := range n.edits {
+		if e.seq <= seq {
+			e.apply(n.durable)
+		} else {
+			keep = append(keep, e)
+		}
+	}
+	clear(n.edits[len(keep):])
+	n.edits = keep
+}
+
+func resize(b []byte, n int64) []byte {
+	old := int64(len(b))
+	if old >= n {
+		return b[:n]
+	}
+	b = slices.Grow(b, int(n-old))[:n]
+	clear(b[old:]) // what was cut off before must not come back
+	return b
+}
+
+func splice(b []byte, off int64, p []byte) []byte {
+	if len(p) == 0 {
+		return b
+	}
+	b = resize(b, max(int64(len(b)), off+int64(len(p))))
+	copy(b[off:], p)
+	return b
+}
+
+func (c *change) apply(b []byte) []byte {
+	switch {
+	case c.data != nil:
+		return splice(b, c.off, c.data)
+	case c.grow:
+		return resize(b, max(int64(len(b)), c.off))
+	default:
+		return resize(b, c.off)
+	}
+}
+
+// change makes a change that is to be seen but not durable.
+func (n *node) change(c change) error {
+	n.data = c.apply(n.data)
+	n.pending = append(n.pending, c)
+	if n.mirror == nil {
+		return nil
+	}
+	if c.data != nil {
+		_, err := n.mirror.WriteAt(c.data, c.off)
+		return err
+	}
+	return n.mirror.Truncate(int64(len(n.data)))
+}
+
+func (n *node) write(p []byte, off int64) {
+	n.data = splice(n.data, off, p)
+	if n.mirror != nil {
+		n.mirror.WriteAt(p, off)
+	}
+}
+
+func (n *node) resize(size int64) {
+	n.data = resize(n.data, size)
+	if n.mirror != nil {
+		n.mirror.Truncate(size)
+	}
+}
+
+// settle makes durable the changes up to seq, save for those that a failed sync has lost.
+func (n *node) settle(seq int64) {
+	keep := n.pending[:0]
+	for _, c := range n.pending {
+		if c.seq <= seq && !c.lost {
+			n.synced = c.apply(n.synced)
+		} else {
+			keep = append(keep, c)
+		}
+	}
+	clear(n.pending[len(keep):])
+	n.pending = keep
+}
+
+// share makes the mirror. It goes with the node.
+func (d *Disk) share(n *node) (vfs.File, error) {
+	if n.mirror != nil {
+		return n.mirror, nil
+	}
+	d.links++
+	name := "/" + strconv.Itoa(d.links)
+	f, err := d.mirrors.Open(name, vfs.CreateNew)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.mirrors.Remove(name); err != nil {
+		return nil, err
+	}
+	if _, err := f.WriteAt(n.data, 0); err != nil {
+		return nil, err
+	}
+	runtime.AddCleanup(n, func(f vfs.File) { f.Close() }, f)
+	n.mirror = f
+	return f, nil
+}
+
+// walk visits all files below n in order.
+func (n *node) walk(name string, f func(name string, n *node)) {
+	if !n.dir {
+		f(name, n)
+		return
+	}
+	for _, base := range slices.Sorted(maps.Keys(n.names)) {
+		n.names[base].walk(name+"/"+base, f)
+	}
+}
+
+func (n *node) used() (sum int64) {
+	n.walk("", func(_ string, n *node) { sum += int64(len(n.data)) })
+	return sum
+}
