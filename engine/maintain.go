@@ -133,8 +133,7 @@ func (l *Log) expired(segs []*segment.Segment, cfg *LogConfig) int {
 		if s.Next() > hw || size == 0 {
 			break
 		}
-		t, _, ok := s.MaxTimestamp()
-		old := cfg.RetentionMs >= 0 && ok && now-t > cfg.RetentionMs
+		old := cfg.RetentionMs >= 0 && now-s.NewestMs() > cfg.RetentionMs
 		if !old && !(excess >= 0 && excess >= size) {
 			break
 		}

@@ -251,6 +251,18 @@ func (s *Segment) ModifiedMs() int64 {
 	return t
 }
 
+// NewestMs is what retention.ms counts from, in milliseconds: the greatest timestamp, or for records without times when the
+// segment was last appended to, or opened if that was before this process (Kafka's LogSegment.largestTimestamp).
+func (s *Segment) NewestMs() int64 {
+	if t, _, ok := s.MaxTimestamp(); ok {
+		return t
+	}
+	if t := s.modified.Load(); t != 0 {
+		return t
+	}
+	return s.created.UnixMilli()
+}
+
 // Sync makes the data of the log file durable. After a failure it fails for good: what the kernel did with the pages is
 // unknown, and a later success would hide it.
 func (s *Segment) Sync() error {
