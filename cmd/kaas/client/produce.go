@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -82,9 +83,12 @@ func (o *produceOptions) clientOptions() ([]kgo.Opt, error) {
 	if !ok {
 		return nil, cli.Usagef("--compression %s: want none, gzip, snappy, lz4 or zstd", o.compression)
 	}
-	opts := []kgo.Opt{kgo.DefaultProduceTopic(o.topic), kgo.ProducerBatchCompression(codec), kgo.RecordDeliveryTimeout(o.timeout), kgo.UnknownTopicRetries(1)}
+	opts := []kgo.Opt{kgo.DefaultProduceTopic(o.topic), kgo.ProducerBatchCompression(codec), kgo.UnknownTopicRetries(1)}
 	switch o.acks {
 	case "all", "-1":
+		// Otherwise a record that was sent before the broker went away is waited for for ever. Nothing is sent after a
+		// failure, so sequences do not matter any more.
+		opts = append(opts, kgo.AllowIdempotentProduceCancellation())
 	case "1":
 		opts = append(opts, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
 	case "0":
@@ -244,14 +248,22 @@ func (p *producing) run(ctx context.Context, next func() (*kgo.Record, error), p
 	readCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	records := read(readCtx, next)
+	// Not derived from ctx: what was read is still delivered after a signal.
+	sendCtx, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	go p.watch(sendCtx, giveUp)
 	var bad error
 	for more := true; more; {
 		select {
 		case in := <-records:
 			switch {
 			case in.err == nil:
-				// Not ctx: what was read is still delivered after a signal.
-				p.cl.Produce(context.WithoutCancel(ctx), in.record, p.answered)
+				p.cl.Produce(sendCtx, in.record, func(r *kgo.Record, err error) {
+					if errors.Is(err, context.Canceled) {
+						err = context.Cause(sendCtx)
+					}
+					p.answered(r, err)
+				})
 			case errors.Is(in.err, io.EOF):
 				more = false
 			default:
@@ -263,13 +275,36 @@ func (p *producing) run(ctx context.Context, next func() (*kgo.Record, error), p
 			more = false
 		}
 	}
-	flushed := p.cl.Flush(context.WithoutCancel(ctx)) // every record is acknowledged, or fails at its delivery timeout
+	flushed := p.cl.Flush(context.WithoutCancel(ctx)) // every record is acknowledged, or has failed
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.o.quiet {
 		fmt.Fprintf(progress, "%d records written to %s\n", p.acked, p.o.topic)
 	}
 	return errors.Join(bad, p.err, flushed)
+}
+
+// watch gives up when records wait and none has been acknowledged for the time of --timeout. (The library's own delivery
+// timeout counts from the timestamp of the record, which may be an old one from the input.)
+func (p *producing) watch(ctx context.Context, giveUp context.CancelCauseFunc) {
+	tick := time.NewTicker(p.o.timeout/10 + 1)
+	defer tick.Stop()
+	last, since := -1, time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			p.mu.Lock()
+			acked := p.acked
+			p.mu.Unlock()
+			if acked != last || p.cl.BufferedProduceRecords() == 0 {
+				last, since = acked, now
+			} else if now.Sub(since) > p.o.timeout {
+				giveUp(fmt.Errorf("no acknowledgement for %s", p.o.timeout))
+			}
+		}
+	}
 }
 
 // answered takes the acknowledgement of a record.
