@@ -54,8 +54,8 @@ func (d *Disk) Crash(rng *rand.Rand) *Disk { return d.CrashAs(rng, RandomCut(rng
 func (d *Disk) CrashAs(rng *rand.Rand, c Cut) *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	p := &cutter{Cut: c, rng: rng, done: map[*node]*node{}, moment: rng.Int64N(d.seq + 2)}
-	p.recent(d.root)
+	p := &cutter{Cut: c, rng: rng, done: map[*node]*node{}}
+	p.draw(d.root)
 	return newDisk(p.node(d.root), d.seq)
 }
 
@@ -66,8 +66,8 @@ type cutter struct {
 	moment int64 // for Prefix
 }
 
-// recent draws the moment again from the changes that are pending, of which there are few.
-func (p *cutter) recent(root *node) {
+// draw draws the moment from those of the changes that are pending.
+func (p *cutter) draw(root *node) {
 	seen := map[*node]bool{}
 	first, last := int64(math.MaxInt64), int64(0)
 	note := func(seq int64) { first, last = min(first, seq), max(last, seq) }
@@ -141,6 +141,10 @@ func (p *cutter) data(n *node) []byte {
 	b := bytes.Clone(n.synced)
 	sectors := map[int64]int64{} // number → writes before this moment are in
 	for _, c := range n.pending {
+		if c.kept {
+			b = c.apply(b)
+			continue
+		}
 		if c.data == nil {
 			if p.keeps(p.Sizes, c.seq) {
 				b = c.apply(b)

@@ -98,13 +98,15 @@ func (d *Disk) CutAfter(n int64) {
 // enter begins a change. mu is held when it returns nil.
 func (d *Disk) enter(kind, name string) error {
 	d.mu.Lock()
-	if d.limit > 0 && d.ops >= d.limit {
-		d.mu.Unlock()
-		return &fs.PathError{Op: kind, Path: name, Err: ErrPower}
+	if d.off() {
+		return d.fail(kind, name, ErrPower)
 	}
 	d.seq++
 	return nil
 }
+
+// off reports that the power has gone. mu is held.
+func (d *Disk) off() bool { return d.limit > 0 && d.ops >= d.limit }
 
 // leave counts the operation that is in flight, after its change was made, and gives up mu.
 func (d *Disk) leave(kind, name string) error {
@@ -160,11 +162,7 @@ func (d *Disk) parent(name string) (*node, string) {
 }
 
 func (d *Disk) Open(name string, mode vfs.Mode) (vfs.File, error) {
-	if err := d.enter(OpCreate, name); err != nil && (mode == vfs.Create || mode == vfs.CreateNew) {
-		return nil, err
-	} else if err != nil {
-		d.mu.Lock()
-	}
+	d.mu.Lock()
 	dir, base := d.parent(name)
 	if dir == nil {
 		return nil, d.fail("open", name, syscall.ENOENT)
@@ -175,12 +173,15 @@ func (d *Disk) Open(name string, mode vfs.Mode) (vfs.File, error) {
 		return nil, d.fail("open", name, syscall.EISDIR)
 	case n != nil && mode == vfs.CreateNew:
 		return nil, d.fail("open", name, syscall.EEXIST)
-	case n == nil && (mode == vfs.ReadOnly || mode == vfs.ReadWrite):
-		return nil, d.fail("open", name, syscall.ENOENT)
 	case n != nil:
 		d.mu.Unlock()
 		return &file{d: d, n: n, name: name, readOnly: mode == vfs.ReadOnly}, nil
+	case mode == vfs.ReadOnly || mode == vfs.ReadWrite:
+		return nil, d.fail("open", name, syscall.ENOENT)
+	case d.off():
+		return nil, d.fail(OpCreate, name, ErrPower)
 	}
+	d.seq++
 	n = &node{}
 	dir.edit(edit{seq: d.seq, name: base, node: n})
 	if err := d.leave(OpCreate, name); err != nil {
@@ -341,10 +342,10 @@ func (d *Disk) Edit(name string, change func([]byte) []byte) error {
 	if n == nil || n.dir {
 		return &fs.PathError{Op: "edit", Path: name, Err: syscall.ENOENT}
 	}
-	b := change(slices.Clone(n.data))
+	b := slices.Clone(change(slices.Clone(n.data)))
 	n.resize(int64(len(b)))
 	n.write(b, 0)
-	n.synced, n.pending = slices.Clone(b), nil
+	n.synced, n.pending = b, nil
 	return nil
 }
 

@@ -29,6 +29,7 @@ type change struct {
 	data []byte
 	grow bool // a change of size that never cuts
 	lost bool // a sync of it failed: no later one makes it durable
+	kept bool // it is durable, and waits here because a lost one comes before it
 }
 
 // edit gives a name to a node, and takes away the other names of that node in the directory; with node nil it removes a name.
@@ -132,10 +133,14 @@ func (n *node) resize(size int64) {
 func (n *node) settle(seq int64) {
 	keep := n.pending[:0]
 	for _, c := range n.pending {
-		if c.seq <= seq && !c.lost {
-			n.synced = c.apply(n.synced)
-		} else {
+		switch {
+		case c.seq > seq || c.lost:
 			keep = append(keep, c)
+		case len(keep) > 0: // they are applied in order
+			c.kept = true
+			keep = append(keep, c)
+		default:
+			n.synced = c.apply(n.synced)
 		}
 	}
 	clear(n.pending[len(keep):])
