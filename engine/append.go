@@ -321,6 +321,10 @@ func (l *Log) active() *segment.Segment {
 func (l *Log) prepare() error {
 	st := l.st
 	need := false
+	if !st.dirMade {
+		l.e.dirMu.Lock()
+		defer l.e.dirMu.Unlock()
+	}
 	if l.e.cfg.Storage == Disk && !st.marked {
 		recovery := st.end
 		if a := l.active(); a != nil {

@@ -151,6 +151,10 @@ type Engine struct {
 	rootNew atomic.Bool // directories were made since the data directory was synced
 	rootMu  sync.Mutex  // one sync of it at a time
 
+	// dirMu is held from the question whose a directory is to its renaming, and while the first append of a log makes its own:
+	// RemoveStray runs beside appends. Taken after a log's mu.
+	dirMu sync.Mutex
+
 	mu   sync.Mutex // guards logs
 	logs map[*Log]struct{}
 }
@@ -301,7 +305,7 @@ func (e *Engine) Remove(l *Log) {
 const deleteSuffix = "-delete"
 
 // RemoveStray is called at start: directories of partitions that known does not know, and what was left of removals, are
-// removed in the background. Only names that a partition can have are touched.
+// removed in the background. Only names that a partition can have are touched. Logs may be opened and written to meanwhile.
 func (e *Engine) RemoveStray(known func(dir string) bool) {
 	entries, err := e.cfg.FS.ReadDir(e.cfg.Dir)
 	if err != nil {
@@ -309,18 +313,24 @@ func (e *Engine) RemoveStray(known func(dir string) bool) {
 		return
 	}
 	for _, d := range entries {
-		if !d.Dir || strings.HasPrefix(d.Name, "__kaas") || known(d.Name) {
-			continue
+		if d.Dir && !strings.HasPrefix(d.Name, "__kaas") {
+			e.removeStray(d.Name, known)
 		}
-		dir := e.cfg.Dir + "/" + d.Name
-		switch {
-		case strings.HasSuffix(d.Name, deleteSuffix):
-			e.reap(dir)
-		case IsPartitionDir(d.Name):
-			e.cfg.Logger.Info("removing a directory that no topic owns", "dir", d.Name)
-			e.setAside(dir)
-			e.journal.forget(d.Name)
-		}
+	}
+}
+
+func (e *Engine) removeStray(name string, known func(dir string) bool) {
+	e.dirMu.Lock()
+	defer e.dirMu.Unlock()
+	dir := e.cfg.Dir + "/" + name
+	switch {
+	case known(name):
+	case strings.HasSuffix(name, deleteSuffix):
+		e.reap(dir)
+	case IsPartitionDir(name):
+		e.cfg.Logger.Info("removing a directory that no topic owns", "dir", name)
+		e.setAside(dir)
+		e.journal.forget(name)
 	}
 }
 
