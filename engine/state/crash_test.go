@@ -9,8 +9,35 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"syscall"
 	"testing"
+
+	"kaas/engine/vfs"
+	"kaas/engine/vfs/crashfs"
 )
+
+// killed returns the disk as the next process sees it; what still runs on d is dead.
+func killed(d *crashfs.Disk) *crashfs.Disk {
+	d.CutAfter(0)
+	return d.Clone()
+}
+
+func setRules(t *testing.T, f *crashfs.Faults, text string) {
+	t.Helper()
+	if err := f.Set(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// content is what a file of the disk holds.
+func content(t *testing.T, d *crashfs.Disk, name string) []byte {
+	t.Helper()
+	b, err := vfs.ReadFile(d, name, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
 
 // life is one opening of a store under random changes, with a model beside it.
 type life struct {
@@ -44,9 +71,9 @@ func (l *life) change() (*Batch, map[string]string) {
 }
 
 // run opens the store, checks it, changes it until the power goes (or for steps batches), and returns whether it went.
-func (l *life) run(d *diskFS, steps int) (cut bool) {
+func (l *life) run(d *crashfs.Disk, steps int) (cut bool) {
 	s, err := Open(d, "/s", tinyFiles)
-	if errors.Is(err, errPower) {
+	if errors.Is(err, crashfs.ErrPower) {
 		return true
 	} else if err != nil {
 		l.t.Fatalf("open: %v", err)
@@ -115,22 +142,22 @@ var seeds = flag.Uint64("seeds", 2, "histories that TestPowerCut tries")
 // TestPowerCut cuts the power at every operation of a run, four lives in a row, some of which a kill ends, and opens what is left.
 func TestPowerCut(t *testing.T) {
 	for seed := range *seeds {
-		for at := 1; ; at++ {
+		for at := int64(1); ; at++ {
 			rng := rand.New(rand.NewPCG(seed, uint64(at)))
 			l := &life{t: t, rng: rng, history: []map[string]string{{}}}
-			d := newDisk()
-			d.limit = at
+			d := crashfs.New()
+			d.CutAfter(at)
 			cut := l.run(d, 60)
 			for range 3 { // once more, soon after the first cut, when recovery has just worked on the files
 				if rng.IntN(3) == 0 {
-					d = d.afterKill()
+					d = killed(d)
 				} else {
-					d = d.afterCut(rng, []int{0, 50, 90, 100}[rng.IntN(4)])
+					d = d.Crash(rng)
 				}
-				d.limit = 1 + rng.IntN(60)
+				d.CutAfter(1 + rng.Int64N(60))
 				l.run(d, 20)
 			}
-			l.run(d.afterCut(rng, 50), 5)
+			l.run(d.Crash(rng), 5)
 			if t.Failed() || !cut {
 				t.Logf("seed %d: %d places", seed, at)
 				break
@@ -140,10 +167,10 @@ func TestPowerCut(t *testing.T) {
 }
 
 // damaged opens a disk in which change was applied to the named file, and returns the error.
-func damaged(t *testing.T, d *diskFS, name string, change func([]byte) []byte) error {
+func damaged(t *testing.T, d *crashfs.Disk, name string, change func([]byte) []byte) error {
 	t.Helper()
-	c := d.afterCut(rand.New(rand.NewPCG(1, 1)), 100)
-	c.now[name].data = change(c.now[name].data)
+	c := d.Clone()
+	c.Edit(name, change)
 	s, err := Open(c, "/s", Options{CacheBytes: -1})
 	if err == nil {
 		err = s.Scan(nil, func(_, _ []byte) error { return nil })
@@ -154,7 +181,7 @@ func damaged(t *testing.T, d *diskFS, name string, change func([]byte) []byte) e
 // TestDamage flips every byte of every file of a store, synced throughout and never closed, in turn: it is found, or it lies in
 // the last frame (which may be a torn tail), or it is one of the few bytes that say nothing.
 func TestDamage(t *testing.T) {
-	d := newDisk()
+	d := crashfs.New()
 	s, err := Open(d, "/s", Options{FileBytes: 700})
 	if err != nil {
 		t.Fatal(err)
@@ -172,14 +199,14 @@ func TestDamage(t *testing.T) {
 			}
 		}
 	}
-	logs := d.files(".log")
+	logs := d.Files("*.log")
 	if len(logs) < 3 {
 		t.Fatalf("%d files", len(logs))
 	}
 	active := logs[len(logs)-1]
-	replay, replayOff := ckptReplay(d)
-	for _, name := range append(d.files(".ckp"), logs...) {
-		size := len(d.now[name].data)
+	replay, replayOff := ckptReplay(t, d)
+	for _, name := range append(d.Files("*.ckp"), logs...) {
+		size := len(content(t, d, name))
 		for off := range size {
 			err := damaged(t, d, name, func(b []byte) []byte { b[off] ^= 0x40; return b })
 			var c *CorruptError
@@ -200,8 +227,8 @@ func TestDamage(t *testing.T) {
 }
 
 // ckptReplay is the place at which the replay begins.
-func ckptReplay(d *diskFS) (name string, off int) {
-	b := d.now[d.files(".ckp")[0]].data[blockHeader+1:]
+func ckptReplay(t *testing.T, d *crashfs.Disk) (name string, off int) {
+	b := content(t, d, d.Files("*.ckp")[0])[blockHeader+1:]
 	return "/s/" + logName(binary.LittleEndian.Uint32(b[12:])), int(binary.LittleEndian.Uint32(b[16:]))
 }
 
@@ -220,7 +247,7 @@ func (s *Store) values(name string) (offs []int) {
 
 // TestSyncedPlace: damage to the last frame is no torn tail if a checkpoint has seen it synced, or a later file was begun.
 func TestSyncedPlace(t *testing.T) {
-	d := newDisk()
+	d := crashfs.New()
 	s, err := Open(d, "/s", Options{FileBytes: 300})
 	if err != nil {
 		t.Fatal(err)
@@ -229,16 +256,16 @@ func TestSyncedPlace(t *testing.T) {
 		put(t, s, fmt.Sprint("key", i), "value", true)
 	}
 	name := "/s/" + logName(1)
-	last := len(d.now[name].data) - 1
+	last := len(content(t, d, name)) - 1
 	flip := func(b []byte) []byte { b[last] ^= 1; return b }
-	frame := (len(d.now[name].data) - logHeader) / 3
+	frame := (len(content(t, d, name)) - logHeader) / 3
 	shorten := func(b []byte) []byte { return b[:len(b)-frame] }
-	find := func(d *diskFS, change func([]byte) []byte) error { return damaged(t, d, name, change) }
+	find := func(d *crashfs.Disk, change func([]byte) []byte) error { return damaged(t, d, name, change) }
 	if err := errors.Join(find(d, flip), find(d, shorten)); err != nil {
 		t.Errorf("taken for damage: %v", err)
 	}
 	// A checkpoint as a long walk of the index would give it: the replay begins long before the synced place.
-	c := d.afterCut(rand.New(rand.NewPCG(1, 1)), 100)
+	c := d.Clone()
 	s2, err := Open(c, "/s", Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -248,8 +275,8 @@ func TestSyncedPlace(t *testing.T) {
 	}
 	put(t, s, "big", string(make([]byte, 300)), true) // a second file
 	second := "/s/" + logName(2)
-	d.now[second].data = d.now[second].data[:logHeader]
-	for what, disk := range map[string]*diskFS{"checkpoint": c, "second file": d} {
+	d.Edit(second, func(b []byte) []byte { return b[:logHeader] })
+	for what, disk := range map[string]*crashfs.Disk{"checkpoint": c, "second file": d} {
 		for how, change := range map[string]func([]byte) []byte{"flipped": flip, "shortened": shorten} {
 			var corrupt *CorruptError
 			if err := find(disk, change); !errors.As(err, &corrupt) || corrupt.File != name || corrupt.Offset != int64(last+1-frame) {
@@ -263,8 +290,8 @@ func TestSyncedPlace(t *testing.T) {
 // and cuts the power: what the checkpoint made superfluous must not be gone without it.
 func TestKilledCheckpoint(t *testing.T) {
 	for seed := range uint64(30) {
-		d := newDisk()
-		s, err := Open(d, "/s", Options{FileBytes: 100})
+		d, faults := crashfs.New(), crashfs.Rules("")
+		s, err := Open(faults.FS(d), "/s", Options{FileBytes: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,22 +299,22 @@ func TestKilledCheckpoint(t *testing.T) {
 		for i := range 6 {
 			put(t, s, "key", fmt.Sprint("value ", i, string(make([]byte, 60))), true)
 		}
-		d.rules["syncdir"] = errPower
-		if err := s.Checkpoint(); !errors.Is(err, errPower) {
+		setRules(t, faults, "1st syncdir: EIO")
+		if err := s.Checkpoint(); !errors.Is(err, syscall.EIO) {
 			t.Fatalf("checkpoint: %v", err)
 		}
-		d = d.afterKill()
+		d = killed(d)
 		open(t, d, Options{CacheBytes: -1})
-		if n := len(d.files(".log")); n != 1 {
+		if n := len(d.Files("*.log")); n != 1 {
 			t.Fatalf("%d files after the kill", n)
 		}
-		d = d.afterCut(rand.New(rand.NewPCG(seed, 0)), 50)
+		d = d.Crash(rand.New(rand.NewPCG(seed, 0)))
 		want(t, open(t, d, Options{CacheBytes: -1}), "key", "value 5"+string(make([]byte, 60)))
 	}
 }
 
 func TestLostFiles(t *testing.T) {
-	d := newDisk()
+	d := crashfs.New()
 	s, err := Open(d, "/s", Options{FileBytes: 300})
 	if err != nil {
 		t.Fatal(err)
@@ -304,10 +331,10 @@ func TestLostFiles(t *testing.T) {
 			}
 		}
 	}
-	logs := d.files(".log")
-	for _, name := range append(d.files(".ckp"), logs[:len(logs)-1]...) {
-		c := d.afterCut(rand.New(rand.NewPCG(1, 1)), 100)
-		delete(c.now, name)
+	logs := d.Files("*.log")
+	for _, name := range append(d.Files("*.ckp"), logs[:len(logs)-1]...) {
+		c := d.Clone()
+		c.Lose(name)
 		_, err := Open(c, "/s", Options{})
 		var corrupt *CorruptError
 		if ext := name[len(name)-4:]; ext == ".ckp" && err == nil {

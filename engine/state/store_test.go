@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"kaas/engine/vfs"
+	"kaas/engine/vfs/crashfs"
 )
 
 func heap() int64 {
@@ -145,7 +146,7 @@ func TestTooLarge(t *testing.T) {
 
 // TestGroupCommit has many writers at once: all are covered, by fewer syncs than there are batches.
 func TestGroupCommit(t *testing.T) {
-	d := newDisk()
+	d := crashfs.New()
 	s := open(t, d, Options{})
 	const writers, each = 32, 20
 	gate := &gateFS{FS: d, open: make(chan struct{})}
@@ -174,7 +175,7 @@ func TestGroupCommit(t *testing.T) {
 
 // TestSyncCovers: a sync makes durable what was written before it began, not what was written while it ran.
 func TestSyncCovers(t *testing.T) {
-	d := newDisk()
+	d := crashfs.New()
 	s := open(t, d, Options{})
 	gate := &gateFS{FS: d, open: make(chan struct{}), begun: make(chan struct{}, 1)}
 	s.active.Load().f = gate.wrap(s.active.Load().f)
@@ -217,10 +218,10 @@ func (f *gateFile) Sync() error {
 
 func TestFailedSyncPoisons(t *testing.T) {
 	for _, op := range []string{"sync", "syncdir"} {
-		d := newDisk()
-		s := open(t, d, Options{})
+		d, faults := crashfs.New(), crashfs.Rules("")
+		s := open(t, faults.FS(d), Options{})
 		put(t, s, "a", "1", false)
-		d.rules[op] = syscall.EIO
+		setRules(t, faults, "1st "+op+": EIO")
 		var b Batch
 		b.Put([]byte("b"), []byte("2"))
 		for range 3 {
@@ -244,10 +245,10 @@ func TestFailedSyncPoisons(t *testing.T) {
 
 // TestFullDisk refuses a batch that does not fit, keeps the rest, and goes on when there is room again.
 func TestFullDisk(t *testing.T) {
-	d := newDisk()
-	s := open(t, d, Options{})
+	d, faults := crashfs.New(), crashfs.Rules("")
+	s := open(t, faults.FS(d), Options{})
 	put(t, s, "a", "1", true)
-	d.rules["write"] = syscall.ENOSPC
+	setRules(t, faults, "short write")
 	var b Batch
 	b.Put([]byte("a"), []byte("2"))
 	if err := s.Apply(&b, true); !errors.Is(err, syscall.ENOSPC) {
@@ -255,11 +256,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	want(t, s, "a", "1")
 	put(t, s, "b", "3", true)
-	s = open(t, d, Options{})
+	s = open(t, faults.FS(d), Options{})
 	want(t, s, "a", "1")
 	want(t, s, "b", "3")
 	// What was half written cannot be taken back: then nothing may follow it.
-	d.rules["write"], d.rules["truncate"] = syscall.ENOSPC, syscall.EIO
+	setRules(t, faults, "short write; 1st truncate: EIO")
 	if err := s.Apply(&b, false); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("no room: %v", err)
 	}
@@ -341,28 +342,26 @@ func TestCompaction(t *testing.T) {
 
 // TestMaintenanceFails keeps the store usable when a checkpoint cannot be written, and tries again.
 func TestMaintenanceFails(t *testing.T) {
-	d := newDisk()
+	d, faults := crashfs.New(), crashfs.Rules("")
 	var failures atomic.Int64
-	s := open(t, d, Options{CheckpointBytes: 1000, OnError: func(err error) {
+	s := open(t, faults.FS(d), Options{CheckpointBytes: 1000, OnError: func(err error) {
 		if !errors.Is(err, syscall.EIO) {
 			t.Errorf("in the background: %v", err)
 		}
 		failures.Add(1)
 	}})
 	for i := range 40 {
-		d.mu.Lock()
-		d.rules["rename"] = syscall.EIO
-		d.mu.Unlock()
+		setRules(t, faults, "1st rename: EIO")
 		put(t, s, fmt.Sprint(i), "some value", false)
 		s.work.Wait()
 	}
 	if n := failures.Load(); n < 2 || n > 8 {
 		t.Errorf("%d failures, of %d bytes written", n, s.Stats().TotalBytes)
 	}
-	if n := len(d.files(".tmp")); n != 0 {
+	if n := len(d.Files("*.tmp")); n != 0 {
 		t.Errorf("%d files left over", n)
 	}
-	delete(d.rules, "rename")
+	setRules(t, faults, "")
 	if err := s.Checkpoint(); err != nil {
 		t.Error(err)
 	}

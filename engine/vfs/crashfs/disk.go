@@ -334,7 +334,7 @@ func (d *Disk) Files(pattern string) (out []string) {
 	return out
 }
 
-// Edit replaces the content of a file, durably, and is no operation: for damage, and to look (change may return what it got).
+// Edit replaces the content of a file, durably and without an operation.
 func (d *Disk) Edit(name string, change func([]byte) []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
