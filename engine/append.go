@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"kaas/engine/producer"
@@ -159,7 +160,7 @@ func (l *Log) makeRoom(en *Entry, size int64, cfg *LogConfig, now time.Time) err
 	if active == nil {
 		return l.roll(now)
 	}
-	if !active.ShouldRoll(st.run.bytes, size, last, en.Info.MaxTimestamp, &st.options, cfg.SegmentMs, now) {
+	if !active.ShouldRoll(st.run.bytes, size, last, en.Info.MaxTimestamp, &st.options, l.segmentMs(cfg), now) {
 		return nil
 	}
 	if len(st.run.items) > 0 {
@@ -167,11 +168,16 @@ func (l *Log) makeRoom(en *Entry, size int64, cfg *LogConfig, now time.Time) err
 			return err // the entry was judged after those that failed: it fails with them
 		}
 		last = st.end + int64(en.Info.LastOffsetDelta)
-		if !active.ShouldRoll(0, size, last, en.Info.MaxTimestamp, &st.options, cfg.SegmentMs, now) {
+		if !active.ShouldRoll(0, size, last, en.Info.MaxTimestamp, &st.options, l.segmentMs(cfg), now) {
 			return nil
 		}
 	}
 	return l.roll(now)
+}
+
+// segmentMs is how long the active segment is appended to, in milliseconds.
+func (l *Log) segmentMs(cfg *LogConfig) int64 {
+	return cfg.SegmentMs - int64(l.st.jitter*float64(min(cfg.SegmentJitterMs, cfg.SegmentMs)))
 }
 
 // take gives the entry its offsets and adds it to the run.
@@ -384,6 +390,7 @@ func (l *Log) roll(now time.Time) error {
 		}
 	}
 	l.segs.Store(&segs)
+	st.jitter = rand.Float64()
 	l.needNames()
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -326,16 +327,30 @@ func (e *Engine) removeStray(name string, known func(dir string) bool) {
 	switch {
 	case known(name):
 	case strings.HasSuffix(name, deleteSuffix):
-		e.reap(dir)
+		e.reap(dir, 0)
 	case IsPartitionDir(name):
 		e.cfg.Logger.Info("removing a directory that no topic owns", "dir", name)
-		e.setAside(dir)
+		e.setAside(dir, 0)
 		e.journal.forget(name)
 	}
 }
 
+// later runs f in the background once delayMs have passed; not at all if the engine is closed before: the next start finds what there
+// is to remove. Memory does not wait: it would be held meanwhile.
+func (e *Engine) later(delayMs int64, f func()) {
+	if delayMs <= 0 || e.cfg.Storage == Memory {
+		e.reaper.run(f)
+		return
+	}
+	time.AfterFunc(time.Duration(min(delayMs, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond, func() {
+		if !e.closed.Load() {
+			e.reaper.run(f)
+		}
+	})
+}
+
 // setAside renames a directory so that its name is free at once, and removes it in the background.
-func (e *Engine) setAside(dir string) {
+func (e *Engine) setAside(dir string, delayMs int64) {
 	to := dir + "." + randomHex() + deleteSuffix
 	err := e.cfg.FS.Rename(dir, to)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -345,12 +360,12 @@ func (e *Engine) setAside(dir string) {
 		e.cfg.Logger.Error("directory could not be set aside for removal", "dir", dir, "error", err)
 		return
 	}
-	e.reap(to)
+	e.reap(to, delayMs)
 }
 
 // reap removes a directory and the files in it.
-func (e *Engine) reap(dir string) {
-	e.reaper.run(func() {
+func (e *Engine) reap(dir string, delayMs int64) {
+	e.later(delayMs, func() {
 		entries, err := e.cfg.FS.ReadDir(dir)
 		for _, f := range entries {
 			if err == nil {

@@ -85,7 +85,7 @@ func (ld *loader) load() error {
 		return err
 	} else if other {
 		l.e.cfg.Logger.Warn("directory belongs to another topic id, setting it aside", "log", l.name())
-		l.e.setAside(ld.dir)
+		l.e.setAside(ld.dir, 0)
 		l.e.journal.forget(l.name())
 		ld.start = 0
 		ld.st.epochs.assign(l.spec.LeaderEpoch, 0)

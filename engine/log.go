@@ -15,12 +15,14 @@ import (
 type LogConfig struct {
 	SegmentBytes       int64 // segment.bytes
 	SegmentMs          int64 // segment.ms
+	SegmentJitterMs    int64 // segment.jitter.ms: at most so much is taken off segment.ms, at random for each segment
 	SegmentIndexBytes  int   // segment.index.bytes
 	IndexIntervalBytes int   // index.interval.bytes
 	RetentionMs        int64 // retention.ms, -1: for ever
 	RetentionBytes     int64 // retention.bytes, -1: without bound
 	Delete             bool  // cleanup.policy has delete
 	Compact            bool  // cleanup.policy has compact
+	FileDeleteDelayMs  int64 // file.delete.delay.ms: files that are no longer part of the log stay so long
 }
 
 // DefaultLogConfig has Kafka's defaults.
@@ -88,6 +90,7 @@ type state struct {
 	epochs    epochs
 	marked    bool // the journal says dirty
 	dirMade   bool
+	jitter    float64 // the active segment's share of segment.jitter.ms, below 1
 	run       run
 	options   segment.Options
 	zeros     zeroPace

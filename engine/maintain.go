@@ -193,7 +193,7 @@ func (l *Log) advance(start int64) error {
 	gone := l.detach(start)
 	l.mu.Unlock()
 	if len(gone) > 0 {
-		l.e.reaper.run(func() { l.removeSegments(gone) })
+		l.e.later(l.cfg.Load().FileDeleteDelayMs, func() { l.removeSegments(gone) })
 	}
 	return nil
 }
@@ -463,7 +463,7 @@ func (l *Log) remove() {
 		}
 	}
 	if !l.spec.New || l.st.dirMade {
-		l.e.setAside(l.dir())
+		l.e.setAside(l.dir(), l.cfg.Load().FileDeleteDelayMs)
 	}
 	l.e.journal.forget(l.name())
 	l.watch.notify(l)

@@ -157,9 +157,9 @@ func (r *Registry) apply(t *Topic, overrides map[string]string) {
 // logConfig is what the engine wants to know of a topic's settings.
 func logConfig(t *config.Topic) *engine.LogConfig {
 	return &engine.LogConfig{
-		SegmentBytes: int64(t.SegmentBytes), SegmentMs: t.SegmentMs, SegmentIndexBytes: int(t.SegmentIndexBytes),
+		SegmentBytes: int64(t.SegmentBytes), SegmentMs: t.SegmentMs, SegmentJitterMs: t.SegmentJitterMs, SegmentIndexBytes: int(t.SegmentIndexBytes),
 		IndexIntervalBytes: int(t.IndexIntervalBytes), RetentionMs: t.RetentionMs, RetentionBytes: t.RetentionBytes,
-		Delete: t.Delete, Compact: t.Compact,
+		Delete: t.Delete, Compact: t.Compact, FileDeleteDelayMs: t.FileDeleteDelayMs,
 	}
 }
 
