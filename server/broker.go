@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -23,9 +21,6 @@ import (
 	"kaas/server/metrics/counters"
 	"kaas/server/topics"
 )
-
-// catalogDir is the directory of the catalog in the data directory.
-const catalogDir = "__kaas"
 
 // Limits of one connection. They bound memory: what a client has sent and not yet been answered, and answers it does not read.
 const (
@@ -93,29 +88,6 @@ func startOn(fs vfs.FS, cfg *config.Broker, began time.Time, progress io.Writer)
 
 // Ready returns where the broker is to be reached.
 func (b *Broker) Ready() Ready { return b.ready }
-
-// checkDataDir refuses a directory in which somebody else keeps partitions: without a catalog that knows them they would be taken for
-// remains of deleted topics.
-func (b *Broker) checkDataDir() error {
-	dir := b.cfg.DataDir
-	if b.cfg.Memory {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Join(dir, catalogDir)); err == nil {
-		return nil
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("data directory: %w", err)
-	}
-	for _, e := range entries {
-		if e.Name() == "meta.properties" || e.IsDir() && engine.IsPartitionDir(e.Name()) {
-			return fmt.Errorf("data directory %s holds %s but no %s: it was not written by kaas, or its catalog is lost; choose another directory (log.dirs, --data-dir), or put the catalog back",
-				dir, e.Name(), catalogDir)
-		}
-	}
-	return nil
-}
 
 // openMetrics opens the listener of metrics, if there is to be one: before anything that may take long.
 func (b *Broker) openMetrics() (err error) {
@@ -196,7 +168,7 @@ func (b *Broker) recover() (err error) {
 	if err := b.engine.Recover(context.Background(), b.topics.Logs(), b.progress()); err != nil {
 		return err
 	}
-	b.engine.Go(func() { b.engine.RemoveStray(b.topics.KnowsDir) })
+	b.engine.Go(func() { b.engine.RemoveStray(b.ownsDir) })
 	return nil
 }
 

@@ -33,7 +33,7 @@ Without a command, and with flags alone, kaas serves. Exit codes: 0 done, 1 fail
 --brokers, or the variable KAAS_BROKERS, and talk to any broker of the protocol. "kaas completion bash" (zsh, fish,
 powershell) prints what makes a shell complete commands and flags.`,
 	}
-	root.AddCommand(serveCommand(began), versionCommand(), logtool.Command(), bench.Command(), referenceCommand())
+	root.AddCommand(serveCommand(began), versionCommand(), importCommand(), logtool.Command(), bench.Command(), referenceCommand())
 	root.AddCommand(client.Commands()...)
 	return root
 }
