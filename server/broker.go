@@ -124,7 +124,7 @@ func (b *Broker) openEngine() (err error) {
 		Dir: c.DataDir, MemoryMaxBytes: c.MemoryMaxBytes, MaxOpenFiles: c.OpenFilesMax,
 		CommitThreads: c.CommitThreads, RecoveryThreads: c.RecoveryThreads,
 		Format: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
-		ProducerExpiry: c.ProducerIDExpiration, Durability: engine.PageCache, FS: b.fs,
+		ProducerExpiry: c.ProducerIDExpiration, Maintenance: c.RetentionCheckInterval, Durability: engine.PageCache, FS: b.fs,
 	}
 	b.ready.Durability, b.ready.Storage, b.ready.DataDir = "page-cache", "disk", c.DataDir
 	if c.GroupCommit {
