@@ -98,11 +98,26 @@ func (op *produceOp) toWorker(body []byte) {
 		defer conn.Loop().Post(&resumeConn{conn: conn})
 		g := workerGatherers.Get().(*gatherer)
 		g.s, g.shard = op.s, op.s.counted.workers
-		op.load()
-		g.add(op)
-		g.flush()
-		workerGatherers.Put(g)
+		if op.addTo(g) {
+			g.flush()
+			workerGatherers.Put(g)
+		}
 	})
+}
+
+// addTo loads logs and has the batches looked into, on a worker. A panic there, say of a decompressor over the bytes of a stranger, ends
+// the connection and leaves op and g to nobody (regression 11).
+func (op *produceOp) addTo(g *gatherer) (ok bool) {
+	conn, reply := op.conn, op.reply
+	defer func() {
+		if v := recover(); v != nil {
+			conn.Loop().Post(&closeConn{conn: conn, err: op.s.panicked(op.s.handlers[api.KeyProduce].fact, op.head.Version, v)})
+			reply.DropPost()
+		}
+	}()
+	op.load()
+	g.add(op)
+	return true
 }
 
 // load opens the logs that were not used since the start. A log that cannot be loaded fails its own appends.

@@ -238,8 +238,13 @@ func (c *call) toWorker(serve func(*call)) {
 // recoverPanic ends the connection of a request whose handler panicked on a worker (regression 11); the loop has its own guard.
 func (c *call) recoverPanic() {
 	if v := recover(); v != nil {
-		c.s.panics.Add(1)
-		c.s.log.Error("panic in a request handler; its connection is closed", "api", c.h.fact.Name, "version", c.head.Version, "panic", v, "stack", stack())
-		c.fail(fmt.Errorf("%w: %v", errPanic, v))
+		c.fail(c.s.panicked(c.h.fact, c.head.Version, v))
 	}
+}
+
+// panicked counts a panic on a worker and tells of it; the error is what closes the connection. To be called by the deferred function.
+func (s *Service) panicked(fact *api.Fact, version int16, v any) error {
+	s.panics.Add(1)
+	s.log.Error("panic in a request handler; its connection is closed", "api", fact.Name, "version", version, "panic", v, "stack", stack())
+	return fmt.Errorf("%w: %v", errPanic, v)
 }
