@@ -146,6 +146,7 @@ type Engine struct {
 	opened  time.Time
 	closed  atomic.Bool
 	memory  atomic.Int64 // bytes held by a Memory storage
+	expiry  atomic.Int64 // of producers, in ms
 	stop    chan struct{}
 	stopped chan struct{} // maintenance has ended
 
@@ -184,6 +185,7 @@ func Open(cfg Config) (*Engine, error) {
 	e.lock = lock
 	e.files = segment.NewFiles(cfg.FS, cfg.MaxOpenFiles, maxMaps, cfg.Storage == Memory)
 	e.work.max, e.reaper.max = cfg.Workers, 1
+	e.SetProducerExpiry(cfg.ProducerExpiry)
 	e.group = commit.New(commit.Config[*Log]{
 		Sync:    (*Log).sync,
 		Publish: (*Log).publishDurable,
@@ -193,6 +195,9 @@ func Open(cfg Config) (*Engine, error) {
 	go e.maintain()
 	return e, nil
 }
+
+// SetProducerExpiry changes producer.id.expiration.ms, from the next pass of maintenance on.
+func (e *Engine) SetProducerExpiry(d time.Duration) { e.expiry.Store(d.Milliseconds()) }
 
 // Durability is the one in force: Memory storage has only PageCache.
 func (e *Engine) Durability() Durability { return e.cfg.Durability }

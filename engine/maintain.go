@@ -83,7 +83,7 @@ func (l *Log) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.st != nil {
-		l.st.producers.Expire(l.e.cfg.Clock().UnixMilli(), l.e.cfg.ProducerExpiry.Milliseconds())
+		l.st.producers.Expire(l.e.cfg.Clock().UnixMilli(), l.e.expiry.Load())
 	}
 }
 

@@ -141,12 +141,12 @@ func (ln *listener) accept() {
 
 // admit applies the limits to a new socket and gives it to the next loop.
 func (s *Server) admit(ln *listener, fd int, remote netip.AddrPort) {
-	if s.cfg.MaxConns > 0 && s.conns.Load() >= int64(s.cfg.MaxConns) {
+	if most := s.limits.rules.Load().total; most > 0 && s.conns.Load() >= most {
 		s.rejectedTotal.Add(1)
 		unix.Close(fd)
 		return
 	}
-	if s.limits.limited && !s.limits.enter(remote.Addr()) {
+	if !s.limits.enter(remote.Addr()) {
 		s.rejectedPerIP.Add(1)
 		unix.Close(fd)
 		return

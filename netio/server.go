@@ -81,7 +81,7 @@ type Server struct {
 	start   time.Time
 	loops   []*Loop
 	pools   bufferPools
-	limits  ipLimits
+	limits  connLimits
 
 	lastID        atomic.Uint64
 	conns         atomic.Int64
@@ -108,7 +108,8 @@ func New(cfg Config, h Handler) (*Server, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{cfg: cfg, handler: h, start: time.Now()}
-	if err := s.limits.init(cfg.MaxConnsPerIP, cfg.PerIPOverrides); err != nil {
+	s.limits.counts = map[netip.Addr]int{}
+	if err := s.SetLimits(cfg.MaxConns, cfg.MaxConnsPerIP, cfg.PerIPOverrides); err != nil {
 		return nil, err
 	}
 	for i := range cfg.Loops {
@@ -237,40 +238,46 @@ func (l *Loop) reportClosed(c *Conn) {
 	l.handler.Closed(c, c.closeErr)
 }
 
-// ipLimits counts connections per address, if there is a limit at all.
-type ipLimits struct {
-	limited   bool
-	max       int
-	overrides map[netip.Addr]int
+// connLimits counts connections per address and knows how many there may be.
+type connLimits struct {
+	rules atomic.Pointer[limitRules]
 
 	mu     sync.Mutex // guards counts
 	counts map[netip.Addr]int
 }
 
-func (p *ipLimits) init(limit int, overrides map[string]int) error {
-	p.max = limit
-	if limit < 0 || limit == 0 && len(overrides) == 0 {
-		p.max = 1<<31 - 1
+// limitRules are the limits in force; immutable.
+type limitRules struct {
+	total     int64 // 0: no limit
+	perIP     int
+	overrides map[netip.Addr]int
+}
+
+// SetLimits changes the limits of connections, from the next one on: those that are open stay. The arguments are those of Config. Any
+// goroutine may call it; it may look host names up.
+func (s *Server) SetLimits(maxConns, perIP int, overrides map[string]int) error {
+	r := &limitRules{total: max(0, int64(maxConns)), perIP: perIP, overrides: map[netip.Addr]int{}}
+	if perIP < 0 || perIP == 0 && len(overrides) == 0 {
+		r.perIP = 1<<31 - 1
 	}
-	p.limited = p.max < 1<<31-1 || len(overrides) > 0
-	p.counts = map[netip.Addr]int{}
-	p.overrides = map[netip.Addr]int{}
 	for host, n := range overrides {
 		a, err := net.ResolveIPAddr("ip", host)
 		if err != nil {
 			return fmt.Errorf("netio: connections per address: %w", err)
 		}
 		addr, _ := netip.AddrFromSlice(a.IP)
-		p.overrides[addr.Unmap()] = n
+		r.overrides[addr.Unmap()] = n
 	}
+	s.limits.rules.Store(r)
 	return nil
 }
 
 // enter counts a connection from a; false: there are too many.
-func (p *ipLimits) enter(a netip.Addr) bool {
-	limit, ok := p.overrides[a]
+func (p *connLimits) enter(a netip.Addr) bool {
+	rules := p.rules.Load()
+	limit, ok := rules.overrides[a]
 	if !ok {
-		limit = p.max
+		limit = rules.perIP
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,7 +288,7 @@ func (p *ipLimits) enter(a netip.Addr) bool {
 	return true
 }
 
-func (p *ipLimits) leave(a netip.Addr) {
+func (p *connLimits) leave(a netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.counts[a]--; p.counts[a] <= 0 {
@@ -292,7 +299,5 @@ func (p *ipLimits) leave(a netip.Addr) {
 // leave ends the counting of a connection that was accepted.
 func (s *Server) leave(c *Conn) {
 	s.conns.Add(-1)
-	if s.limits.limited {
-		s.limits.leave(c.remote.Addr())
-	}
+	s.limits.leave(c.remote.Addr())
 }

@@ -191,13 +191,8 @@ func (b *Broker) openPorts() (err error) {
 		ClusterID: b.ready.ClusterID, NodeID: c.NodeID, Rack: c.Rack,
 		Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes),
 	})
-	perHost := make(map[string]int, len(c.ConnectionsPerHost))
-	for host, n := range c.ConnectionsPerHost {
-		perHost[host] = int(n)
-	}
 	nc := netio.Config{
 		Loops: c.Loops, MaxFrameBytes: c.SocketRequestMaxBytes, IdleMax: c.ConnectionsMaxIdle,
-		MaxConns: int(c.MaxConnections), MaxConnsPerIP: int(c.MaxConnectionsPerIP), PerIPOverrides: perHost,
 		SendBufferBytes: int(c.SocketSendBuffer), RecvBufferBytes: int(c.SocketReceiveBuffer), Backlog: int(c.ListenBacklog),
 		PausePendingReplies: inflightPerConnMax, PausePendingBytes: unreadPerConnMax,
 		Logger: b.levels.Logger("kaas.netio"),
@@ -209,6 +204,7 @@ func (b *Broker) openPorts() (err error) {
 	if err != nil {
 		return err
 	}
+	b.topics.OnBrokerConfig(b.applyConfig)
 	b.ready.Listeners = make(map[string]string, len(c.Listeners))
 	var endpoints []api.Endpoint
 	for i, l := range c.Listeners {
@@ -225,6 +221,18 @@ func (b *Broker) openPorts() (err error) {
 	}
 	b.api.SetEndpoints(endpoints)
 	return nil
+}
+
+// applyConfig puts in force what can be altered in a running broker and is no topic's.
+func (b *Broker) applyConfig(c *config.Broker) {
+	perHost := make(map[string]int, len(c.ConnectionsPerHost))
+	for host, n := range c.ConnectionsPerHost {
+		perHost[host] = int(n)
+	}
+	if err := b.net.SetLimits(int(c.MaxConnections), int(c.MaxConnectionsPerIP), perHost); err != nil {
+		b.log.Error("the limits of connections stay as they were", "error", err)
+	}
+	b.engine.SetProducerExpiry(c.ProducerIDExpiration)
 }
 
 // shownHost is where to reach a listener that is bound to every address.

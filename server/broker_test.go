@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"kaas/codec/api"
+	"kaas/codec/wire"
 	"kaas/engine"
 	"kaas/server/config"
 )
@@ -191,5 +192,34 @@ func TestSecondBrokerIsRefused(t *testing.T) {
 	}
 	if _, err := Start(cfg, time.Now(), os.Stderr); !errors.Is(err, engine.ErrLocked) {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// max.connections.per.ip is altered in a running broker: it counts for the next connection, those that are open stay.
+func TestConnectionLimitTakesEffectLive(t *testing.T) {
+	b := broker(t)
+	c, other := dial(t, b), dial(t, b)
+	other.create("t", 1)
+	alter := func(value string) {
+		var q api.IncrementalAlterConfigsRequest
+		q.Default()
+		r := api.Next(&q.Resources)
+		r.ResourceType = 4 // broker; the empty name stands for the default of all
+		k := api.Next(&r.Configs)
+		k.Name, k.Value = "max.connections.per.ip", wire.Some(value)
+		var p api.IncrementalAlterConfigsResponse
+		c.call(api.KeyIncrementalAlterConfigs, 1, &q, &p)
+		if p.Responses[0].ErrorCode != api.ErrNone {
+			t.Fatalf("alter: %+v", p.Responses[0])
+		}
+	}
+	alter("2")
+	dial(t, b).closed()
+	if p := other.produce("t", 0, records("a")); p.ErrorCode != api.ErrNone {
+		t.Errorf("an open connection: %v", p.ErrorCode)
+	}
+	alter("3")
+	if p := dial(t, b).produce("t", 0, records("b")); p.BaseOffset != 1 {
+		t.Errorf("after the limit was raised: %+v", p)
 	}
 }

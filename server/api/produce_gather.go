@@ -301,7 +301,7 @@ func (op *produceOp) finishSilently() {
 	}
 }
 
-var errAcksZero = errors.New("Produce with acks=0 failed; closing is how the client learns of it")
+var errAcksZero = errors.New("a Produce with acks=0 failed; closing is how the client learns of it")
 
 // appendError maps what the engine says of an append to Kafka's codes.
 func appendError(err error) api.ErrorCode {

@@ -24,6 +24,7 @@ type Registry struct {
 	log     *slog.Logger
 	change  sync.Mutex // one change of topics or settings at a time; look-ups do not take it
 	config  atomic.Pointer[config.Broker]
+	applied func(*config.Broker) // told of settings that were altered; guarded by change
 }
 
 // New makes the registry, opening the catalog over its store. Topics that exist are opened without I/O.
@@ -43,6 +44,14 @@ func New(cfg *config.Broker, store catalog.Store, e *engine.Engine, log *slog.Lo
 	r.catalog = cat
 	r.applyBroker()
 	return r, nil
+}
+
+// OnBrokerConfig has f told the settings in force whenever dynamic ones are altered, and once now.
+func (r *Registry) OnBrokerConfig(f func(*config.Broker)) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	r.applied = f
+	f(r.Config())
 }
 
 // Catalog is the catalog that the registry stands on.
@@ -236,6 +245,9 @@ func (r *Registry) applyBroker() {
 	r.config.Store(cfg)
 	for _, c := range snap.Topics() {
 		r.apply(handle(c), c.Configs)
+	}
+	if r.applied != nil {
+		r.applied(cfg)
 	}
 }
 
