@@ -3,10 +3,12 @@ package compare
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -58,11 +60,16 @@ func standIn(args []string) error {
 			os.Exit(1)
 		}
 	}()
-	err = s.Serve()
-	if stats := value("--stats-file"); stats != "" {
-		err = errors.Join(err, os.WriteFile(stats, []byte(`{"logSyncs":7}`), 0o644))
+	if at := value("--metrics"); at != "" {
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			return err
+		}
+		go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "# HELP %[1]s syncs\n%[1]s 7\n", syncsMetric)
+		}))
 	}
-	return err
+	return s.Serve()
 }
 
 func tiny(t *testing.T, names ...string) ([]Record, string) {
@@ -241,9 +248,16 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-func TestStatsForm(t *testing.T) {
-	b, err := json.Marshal(Stats{LogSyncs: 3})
-	if err != nil || string(b) != `{"logSyncs":3}` {
-		t.Errorf("want the agreed form, got %s, %v", b, err)
+func TestCountSyncs(t *testing.T) {
+	page := ""
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }))
+	defer s.Close()
+	address := s.Listener.Addr().String()
+	if _, err := countSyncs(address); !errors.Is(err, errNoCounter) {
+		t.Errorf("a page without the counter: %v", err)
+	}
+	page = "other 1\n" + syncsMetric + " 12\n"
+	if n, err := countSyncs(address); n != 12 || err != nil {
+		t.Errorf("got %v, %v", n, err)
 	}
 }

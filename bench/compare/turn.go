@@ -1,10 +1,8 @@
 package compare
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -21,13 +19,6 @@ type turn struct {
 	dir     string
 	figures map[string]float64
 }
-
-// Stats is what `serve --stats-file PATH` leaves in PATH when it ends cleanly.
-type Stats struct {
-	LogSyncs int64 `json:"logSyncs"` // rounds of group commit that synced a partition's log
-}
-
-func (t *turn) statsFile() string { return filepath.Join(t.dir, "stats.json") }
 
 // start runs the subject of this turn on its directory.
 func (t *turn) start(durability string, more ...string) (*process, error) {
@@ -152,12 +143,12 @@ func (t *turn) commit(writers int) error {
 	if err != nil {
 		return err
 	}
-	var more []string
-	if counted := t.opt.statsFlag(); counted {
-		more = []string{"--stats-file", t.statsFile()}
+	counter, err := freePort()
+	if err != nil {
+		return err
 	}
 	var acks int64
-	var seconds float64
+	var seconds, syncs float64
 	err = t.with(groupCommit, func(p *process) error {
 		return t.charge(p, func() (load.Result, error) {
 			r, err := load.Produce(load.ProduceConfig{
@@ -165,9 +156,12 @@ func (t *turn) commit(writers int) error {
 				Acks: -1, Limits: load.Limits{Duration: howLong},
 			})
 			acks, seconds = r.Requests, r.Seconds
+			if err == nil {
+				syncs, err = countSyncs(counter)
+			}
 			return r, err
 		})
-	}, more...)
+	}, "--metrics", counter)
 	if err != nil {
 		return err
 	}
@@ -176,26 +170,13 @@ func (t *turn) commit(writers int) error {
 		return err
 	}
 	t.figures[probePerSecond] = (before.perSecond + after.perSecond) / 2
-	if more == nil {
-		return nil
+	if syncs == 0 {
+		return fmt.Errorf("the broker counted no sync for %d acknowledgements", acks)
 	}
-	var s Stats
-	b, err := os.ReadFile(t.statsFile())
-	if err == nil {
-		err = json.Unmarshal(b, &s)
-	}
-	if err != nil || s.LogSyncs == 0 {
-		return fmt.Errorf("the broker counted %d syncs in its stats file: %w", s.LogSyncs, err)
-	}
-	t.figures[syncsPerSecond] = float64(s.LogSyncs) / seconds
-	t.figures[acksOfWriters] = float64(acks) / float64(s.LogSyncs) / float64(writers)
+	t.figures[syncsPerSecond] = syncs / seconds
+	t.figures[acksOfWriters] = float64(acks) / syncs / float64(writers)
 	t.figures[syncsOfProbe] = t.figures[syncsPerSecond] / t.figures[probePerSecond]
 	return nil
-}
-
-// statsFlag says whether the program has the flag that makes it count its syncs.
-func (o *Options) statsFlag() bool {
-	return exec.Command(o.Program, "serve", "--stats-file=none", "--help").Run() == nil
 }
 
 func (t *turn) startUp() error {
