@@ -222,6 +222,11 @@ func TestInvisibleRecords(t *testing.T) {
 		if err := r.takePartition(p, &x); err != nil || !p.done() || out.String() != c.out {
 			t.Errorf("%s: %v, next %d, %q", c.name, err, p.next, out.String())
 		}
+		out = buffer{}
+		p = &part{end: 0}
+		if err := r.takePartition(p, &x); err != nil || out.String() != "" {
+			t.Errorf("%s: records after the end: %v, %q", c.name, err, out.String())
+		}
 	}
 	if got := (&reader{o: &consumeOptions{committed: true}}).request([]*part{{}}).IsolationLevel; got != 1 {
 		t.Errorf("--read-committed asks with isolation level %d", got)

@@ -74,7 +74,10 @@ func (c *connection) open(ctx context.Context, opts ...kgo.Opt) (*kgo.Client, er
 	if err != nil {
 		return nil, err
 	}
-	opts = append([]kgo.Opt{kgo.SeedBrokers(list...), kgo.ClientID("kaas"), kgo.RetryTimeout(c.timeout), kgo.DialTimeout(c.timeout), kgo.DisableClientMetrics()}, opts...)
+	// The library's own pauses grow to seconds, in which neither a signal nor the end of --timeout is noticed.
+	backoff := func(int) time.Duration { return pause }
+	opts = append([]kgo.Opt{kgo.SeedBrokers(list...), kgo.ClientID("kaas"), kgo.RetryTimeout(c.timeout), kgo.RetryBackoffFn(backoff), kgo.MetadataMinAge(pause),
+		kgo.DialTimeout(c.timeout), kgo.DisableClientMetrics()}, opts...)
 	cl, err := kgo.NewClient(opts...)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ const (
 	fetchWaitMs    = 500 // and so how soon a partition of another broker is asked again
 	fetchBytes     = 16 << 20
 	partitionBytes = 1 << 20
-	pause          = 100 * time.Millisecond // before a new attempt after an error that may pass
+	pause          = 100 * time.Millisecond // before a new attempt after an error that may pass, of any request
 )
 
 // reader fetches partitions and prints their records. It makes its own fetch requests, because the library's consumer does

@@ -147,6 +147,14 @@ func TestVerifyFinds(t *testing.T) {
 		{"an index entry after the end", func(t *testing.T, dir string) {
 			change(t, dir, indexFile, func(b []byte) []byte { return put32(b, 8, 60) })
 		}, []string{indexFile + ": byte 8: index entry says that offset 60 is at byte 286; the segment ends before"}},
+		{"an index entry for an offset that is not there", func(t *testing.T, dir string) {
+			change(t, dir, logFile, func(b []byte) []byte { batch.View(b[at[4]:]).SetBaseOffset(9); return b })
+			change(t, dir, indexFile, func(b []byte) []byte { return put32(put32(b, 8, 8), 12, 364) })
+		}, []string{indexFile + ": byte 8: index entry says that offset 8 is at byte 364; the batch of offsets 9 is at byte 364"}},
+		{"such an entry that points to an earlier batch", func(t *testing.T, dir string) {
+			change(t, dir, logFile, func(b []byte) []byte { batch.View(b[at[4]:]).SetBaseOffset(9); return b })
+			change(t, dir, indexFile, func(b []byte) []byte { return put32(b, 8, 8) })
+		}, []string{indexFile + ": byte 8: index entry says that offset 8 is at byte 286; the batch of offsets 9 is at byte 364"}},
 		{"an index that goes back", func(t *testing.T, dir string) {
 			change(t, dir, indexFile, func(b []byte) []byte { return append(b[8:16:16], b[:8]...) })
 		}, []string{indexFile + ": byte 8: index entry goes back: offset 4 at 115 after offset 6 at 286", indexFile + ": byte 8: index entry says that offset 4 is at byte 115; the batch of offsets 6 is at byte 286"}},
@@ -214,6 +222,8 @@ func TestVerifyNotes(t *testing.T) {
 	write(t, dir, "00000000000000000099.index", nil)
 	write(t, dir, "x.tmp", nil)
 	write(t, dir, "00000000000000000008.log", second(8, 1))
+	// The log start has moved up to 2: the batch before it is still there, but the first epoch begins with the log.
+	write(t, dir, epochsName, []byte("0\n2\n0 2\n1 5\n"))
 	// As a replica of Apache Kafka writes it: the position of the first of several batches.
 	change(t, dir, indexFile, func(b []byte) []byte { return put32(b, 12, 212) })
 	for _, d := range []string{"orders-1", "orders-1.ab12.deleted", "orders-2.ab-delete", "orders-01", "-1", "plain", "__kaas", "bad name-0"} {
