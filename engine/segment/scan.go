@@ -238,6 +238,9 @@ func (s *Segment) rebuildIndex() error {
 		info.Size = p.Size
 		fresh.noteInMemory(&info, &o)
 	}
+	if s.sealed.Load() {
+		fresh.timeEntry() // the segment's greatest is the last entry: look-ups by time pass a segment over by it
+	}
 	s.index.replace(fresh.index.tail)
 	s.times.replace(fresh.times.tail)
 	s.rebuilt.Store(true)

@@ -17,7 +17,9 @@ func (s *Segment) MaxTimestamp() (ts, offset int64, ok bool) {
 	e, ok, err := s.times.last()
 	if err == nil && ok {
 		ts, offset = s.timeOf(&e)
-		err = s.checkTime(ts, offset)
+		if err = s.checkTime(ts, offset); err == nil && !s.rebuilt.Load() {
+			err = s.checkNewest(ts)
+		}
 	}
 	if (err != nil || !ok) && !s.rebuilt.Load() && s.rebuildIndex() == nil {
 		if e, ok, err = s.times.last(); ok {
@@ -49,6 +51,36 @@ func (s *Segment) checkTime(ts, offset int64) error {
 		err = &CorruptError{File: s.path(TimeIndexSuffix), Err: errStaleIndex}
 	}
 	return err
+}
+
+// checkNewest looks for a timestamp above that of the last time index entry in the batches from the last offset index entry on. A whole
+// time index has none there: one was entered with that entry, and the last when the segment was sealed.
+func (s *Segment) checkNewest(ts int64) error {
+	e, ok, err := s.index.last()
+	if err != nil {
+		return err
+	}
+	r, err := s.Acquire()
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	w := walk{s: s, r: r, end: s.size.Load(), win: windows.Get().(*window)}
+	defer windows.Put(w.win)
+	if ok {
+		w.at = int64(binary.BigEndian.Uint32(e[4:]))
+	}
+	for {
+		_, info, err := w.next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case info.MaxTimestamp > ts:
+			return &CorruptError{File: s.path(TimeIndexSuffix), Err: errStaleIndex}
+		}
+	}
 }
 
 // OffsetForTime finds the first record with timestamp ts or later, at offset from or later; found is false when the
