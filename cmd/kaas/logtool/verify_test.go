@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,14 +86,16 @@ const (
 	txnFile   = "00000000000000000000.txnindex"
 )
 
-// TestVerifyFinds breaks one thing at a time, each of which must be found, and nothing else.
-func TestVerifyFinds(t *testing.T) {
-	at := positions(t, sample())
-	for _, c := range []struct {
-		name  string
-		wreck func(t *testing.T, dir string)
-		want  []string // problems: file and what follows
-	}{
+// wreck is a way to damage sampleDir.
+type wreck struct {
+	name string
+	do   func(t *testing.T, dir string)
+	want []string // problems: file and what follows
+}
+
+// logWrecks damage the log; at are the positions of its batches.
+func logWrecks(at []int64) []wreck {
+	return []wreck{
 		{"a flipped bit", func(t *testing.T, dir string) {
 			change(t, dir, logFile, func(b []byte) []byte { return flip(b, at[4]+66) })
 		}, []string{logFile + ": byte 364: batch of offsets 7: CRC does not match"}},
@@ -132,12 +135,12 @@ func TestVerifyFinds(t *testing.T) {
 		{"an epoch that begins too late", func(t *testing.T, dir string) {
 			write(t, dir, epochsName, []byte("0\n2\n0 0\n1 6\n"))
 		}, []string{logFile + ": byte 212: offset 5 has leader epoch 1, which begins at 6 by leader-epoch-checkpoint"}},
-		{"unreadable epochs", func(t *testing.T, dir string) {
-			write(t, dir, epochsName, []byte("0\n2\n0 0\n"))
-		}, []string{epochsName + ": byte 8: 1 entries, the count says 2"}},
-		{"unreadable metadata", func(t *testing.T, dir string) {
-			write(t, dir, metadataName, []byte("version: 0\n"))
-		}, []string{metadataName + `: byte 0: version "0" and topic id "": want 0 and 22 characters`}},
+	}
+}
+
+// indexWrecks damage the indexes.
+func indexWrecks(at []int64) []wreck {
+	return []wreck{
 		{"an index entry inside a batch", func(t *testing.T, dir string) {
 			change(t, dir, indexFile, func(b []byte) []byte { return put32(b, 12, 290) })
 		}, []string{indexFile + ": byte 8: index entry says that offset 6 is at byte 290; the batch of offsets 6 is at byte 286"}},
@@ -178,6 +181,18 @@ func TestVerifyFinds(t *testing.T) {
 		{"an aborted transaction after the end", func(t *testing.T, dir string) {
 			change(t, dir, txnFile, func(b []byte) []byte { b[25] = 66; return b })
 		}, []string{txnFile + ": byte 0: no abort marker of producer 9 at offset 66"}},
+	}
+}
+
+// fileWrecks damage the other files.
+func fileWrecks() []wreck {
+	return []wreck{
+		{"unreadable epochs", func(t *testing.T, dir string) {
+			write(t, dir, epochsName, []byte("0\n2\n0 0\n"))
+		}, []string{epochsName + ": byte 8: 1 entries, the count says 2"}},
+		{"unreadable metadata", func(t *testing.T, dir string) {
+			write(t, dir, metadataName, []byte("version: 0\n"))
+		}, []string{metadataName + `: byte 0: version "0" and topic id "": want 0 and 22 characters`}},
 		{"a damaged snapshot", func(t *testing.T, dir string) {
 			write(t, dir, "00000000000000000007.snapshot", flip(snapshot(), 30))
 		}, []string{"00000000000000000007.snapshot: byte 0: producer: bad snapshot: CRC does not match"}},
@@ -189,10 +204,16 @@ func TestVerifyFinds(t *testing.T) {
 			s.Append(9, 2, 7, 0, 7, t0, 0, true)
 			write(t, dir, "00000000000000000007.snapshot", s.Snapshot())
 		}, []string{"00000000000000000007.snapshot: byte 0: producer 9 wrote offset 7, after the snapshot's 7", "00000000000000000007.snapshot: byte 0: transaction of producer 9 begins at 7, after the snapshot's 7"}},
-	} {
+	}
+}
+
+// TestVerifyFinds breaks one thing at a time, each of which must be found, and nothing else.
+func TestVerifyFinds(t *testing.T) {
+	at := positions(t, sample())
+	for _, c := range slices.Concat(logWrecks(at), indexWrecks(at), fileWrecks()) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := sampleDir(t)
-			c.wreck(t, dir)
+			c.do(t, dir)
 			code, out, stderr := command("verify", "--records", dir)
 			var got []string
 			for line := range strings.Lines(out) {
