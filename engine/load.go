@@ -116,6 +116,15 @@ func (ld *loader) load() error {
 	if ld.damage != nil {
 		l.e.cfg.Logger.Warn("cut a torn tail", "log", l.name(), "end", ld.st.end, "error", ld.damage)
 	}
+	if j.dirty {
+		// What a killed process left may not be durable yet: data is (see keep), names are now. That of the directory is since Open.
+		if err := l.syncMetadata(); err != nil {
+			return err
+		}
+		if err := ld.fs.SyncDir(ld.dir); err != nil {
+			return err
+		}
+	}
 	return ld.rebuild()
 }
 
@@ -169,7 +178,12 @@ func (ld *loader) openSegments(recovery int64) error {
 		lastOne := i == len(ld.bases)-1
 		switch {
 		case !lastOne && ld.bases[i+1] <= recovery:
-			if err := s.Open(ld.bases[i+1]); err != nil {
+			err := s.Open(ld.bases[i+1])
+			if errors.Is(err, segment.ErrTxnIndex) {
+				recovery = base // as if it were dirty from here on
+				break
+			}
+			if err != nil {
 				return err
 			}
 			if ld.bases[i+1] > ld.start { // otherwise it is behind the log start and retention takes it
@@ -180,6 +194,9 @@ func (ld *loader) openSegments(recovery int64) error {
 			continue
 		case recovery == 1<<63-1:
 			res, err := s.OpenTail(cfg.IndexIntervalBytes)
+			if errors.Is(err, segment.ErrTxnIndex) {
+				break
+			}
 			if err != nil {
 				return err
 			}
@@ -199,11 +216,17 @@ func (ld *loader) openSegments(recovery int64) error {
 		if err := ld.keep(s, res); err != nil {
 			return err
 		}
-		if res.Torn || !lastOne && res.Next > ld.bases[i+1] {
+		if res.Torn || !lastOne && (res.Next > ld.bases[i+1] || res.Next < ld.bases[i+1] && !mayHaveHoles(cfg, res)) {
 			return ld.cutAfter(i, res)
 		}
 	}
 	return nil
+}
+
+// mayHaveHoles tells whether a segment whose batches end before the next segment begins was compacted. Otherwise its end was
+// lost: the power went before it was synced, while the segment after it, or only its name, was on the disk.
+func mayHaveHoles(cfg *LogConfig, res segment.ScanResult) bool {
+	return cfg.Compact && res.End > 0 && res.File == res.End
 }
 
 // keep makes what a scan found durable, before anybody can read it.
@@ -218,7 +241,7 @@ func (ld *loader) keep(s *segment.Segment, res segment.ScanResult) error {
 // cutAfter removes all segments after a damaged one: offsets must not have holes that were never compacted.
 func (ld *loader) cutAfter(i int, res segment.ScanResult) error {
 	if ld.damage == nil {
-		ld.damage = fmt.Errorf("segment %d reaches into the next", ld.bases[i])
+		ld.damage = fmt.Errorf("segment %d ends at %d, the next begins at %d", ld.bases[i], res.Next, ld.bases[i+1])
 	}
 	for _, base := range ld.bases[i+1:] {
 		s := ld.l.e.files.New(ld.l.e.cfg.Format, ld.dir, base, ld.l.e.cfg.Clock())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync"
 
 	"kaas/engine/vfs"
@@ -36,7 +37,7 @@ type ScanResult struct {
 }
 
 // Open takes over an existing file without reading it: everything in it counts, up to offset next. For segments that were
-// sealed or closed cleanly.
+// sealed or closed cleanly. ErrTxnIndex: it has to be scanned instead.
 func (s *Segment) Open(next int64) error {
 	size, err := s.files.FS.Size(s.path(LogSuffix))
 	if err != nil {
@@ -48,7 +49,7 @@ func (s *Segment) Open(next int64) error {
 	s.sealed.Store(true)
 	s.index.adopt()
 	s.times.adopt()
-	return s.txns.load(s)
+	return s.txns.load(s, next)
 }
 
 // Scan reads batches until the data ends: at the end of the file, at a batch that does not verify, is not whole, or goes
@@ -169,6 +170,7 @@ type scanner struct {
 	from int64
 	n    int
 	err  error // of a read: not damage of the data, and so not to be cut away
+	ask  func(n int) error // if set, asked before each read
 }
 
 // at returns n bytes at pos, or nil when the file has fewer or cannot be read.
@@ -182,7 +184,13 @@ func (c *scanner) at(pos int64, n int) []byte {
 	if n > len(c.buf) {
 		c.buf = make([]byte, n) // a batch larger than the window; it is in the file, so this is bounded by what is there
 	}
-	got, err := c.file.ReadAt(c.buf[:min(int64(len(c.buf)), c.size-pos)], pos)
+	want := c.buf[:min(int64(len(c.buf)), c.size-pos)]
+	if c.ask != nil {
+		if c.err = c.ask(len(want)); c.err != nil {
+			return nil
+		}
+	}
+	got, err := c.file.ReadAt(want, pos)
 	c.from, c.n = pos, got
 	if got < n {
 		if err != io.EOF {
@@ -275,12 +283,12 @@ func (s *Segment) noteInMemory(info *BatchInfo, o *Options) {
 }
 
 // OpenTail takes over the last segment of a log that was closed cleanly: it verifies from the last index entry on, or all
-// of it when the index does not fit. Writer.
+// of it when the index does not fit. ErrTxnIndex: it has to be scanned instead. Writer.
 func (s *Segment) OpenTail(interval int) (ScanResult, error) {
 	s.index.adopt()
 	s.times.adopt()
 	full := ScanOptions{Verify: true, Index: true, Interval: interval}
-	if err := s.txns.load(s); err != nil {
+	if err := s.txns.load(s, math.MaxInt64); err != nil {
 		return ScanResult{}, err
 	}
 	e, ok, err := s.index.last()

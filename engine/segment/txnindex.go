@@ -56,7 +56,11 @@ func (s *Segment) resetAborted() {
 	s.txns.mu.Unlock()
 }
 
-func (x *txnIndex) load(s *Segment) error {
+// ErrTxnIndex says that a transaction index does not fit its segment; only a scan tells the aborted transactions then.
+var ErrTxnIndex = errors.New("segment: transaction index does not fit the log")
+
+// load reads the file of a segment with the offsets up to next. A missing one means that there are no aborted transactions, as in Kafka.
+func (x *txnIndex) load(s *Segment, next int64) error {
 	b, err := vfs.ReadFile(s.files.FS, s.path(TxnIndexSuffix), txnIndexMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -67,9 +71,19 @@ func (x *txnIndex) load(s *Segment) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.list = nil
+	last := s.base - 1
 	for ; len(b) >= txnEntry; b = b[txnEntry:] {
 		v := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[2+8*i:])) }
-		x.list = append(x.list, AbortedTxn{ProducerID: v(0), FirstOffset: v(1), LastOffset: v(2), LastStable: v(3)})
+		a := AbortedTxn{ProducerID: v(0), FirstOffset: v(1), LastOffset: v(2), LastStable: v(3)}
+		if b[0] != 0 || b[1] != 0 || a.FirstOffset < 0 || a.FirstOffset > a.LastOffset || a.LastOffset <= last || a.LastOffset >= next || a.LastStable > a.LastOffset+1 {
+			break
+		}
+		last = a.LastOffset
+		x.list = append(x.list, a)
+	}
+	if len(b) > 0 {
+		x.list = nil
+		return ErrTxnIndex
 	}
 	x.saved = len(x.list)
 	return nil
@@ -83,18 +97,35 @@ func (x *txnIndex) flush(s *Segment) error {
 	if s.files.memory || len(list) == saved {
 		return nil
 	}
-	var b []byte
-	for _, a := range list {
-		b = binary.BigEndian.AppendUint16(b, 0)
-		for _, v := range []int64{a.ProducerID, a.FirstOffset, a.LastOffset, a.LastStable} {
-			b = binary.BigEndian.AppendUint64(b, uint64(v))
-		}
-	}
-	if err := vfs.WriteFile(s.files.FS, s.dir, FileName(s.base, TxnIndexSuffix), b); err != nil {
+	if err := vfs.WriteFile(s.files.FS, s.dir, FileName(s.base, TxnIndexSuffix), encodeAborted(list)); err != nil {
 		return err
 	}
 	x.mu.Lock()
 	x.saved = len(list)
 	x.mu.Unlock()
 	return nil
+}
+
+// stageTo writes the file of a staged segment, an empty one if there are no aborted transactions.
+func (x *txnIndex) stageTo(s *Segment) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s.files.memory {
+		return nil
+	}
+	err := writeSynced(s.files.FS, s.path(TxnIndexSuffix), encodeAborted(x.list))
+	if err == nil {
+		x.saved = len(x.list)
+	}
+	return err
+}
+
+func encodeAborted(list []AbortedTxn) (b []byte) {
+	for _, a := range list {
+		b = binary.BigEndian.AppendUint16(b, 0)
+		for _, v := range []int64{a.ProducerID, a.FirstOffset, a.LastOffset, a.LastStable} {
+			b = binary.BigEndian.AppendUint64(b, uint64(v))
+		}
+	}
+	return b
 }
