@@ -244,6 +244,8 @@ func TestMetricsWaitForNoWrite(t *testing.T) {
 	c.produce("t", 0, records("a"))
 	eventually(t, "a sign of life", func() bool { ok, _ := health(t, b, "/healthz"); return ok })
 	fs.gate.Lock()
+	open := sync.OnceFunc(fs.gate.Unlock)
+	defer open()
 	c.send(api.KeyProduce, 9, produceRequest("t", 0, -1, records("b")))
 	<-fs.blocked
 	s := scrape(t, b)
@@ -257,7 +259,7 @@ func TestMetricsWaitForNoWrite(t *testing.T) {
 			t.Errorf("liveness while a write hangs: %v, %q", ok, reasons)
 		}
 	}
-	fs.gate.Unlock()
+	open()
 	var p api.ProduceResponse
 	c.receive(api.KeyProduce, 9, &p)
 	eventually(t, "a sign of life after the write", func() bool { ok, _ := health(t, b, "/healthz"); return ok })
