@@ -97,24 +97,21 @@ func TestMetricsOfKnownTraffic(t *testing.T) {
 	got := c.fetch("t", 1, 0)
 	c.fetch("t", 1, 99)
 	want := map[string]float64{
-		`kaas_requests_total{api="CreateTopics"}`: 1,
-		`kaas_requests_total{api="Produce"}`:      4,
-		`kaas_requests_total{api="Fetch"}`:        2,
-		`kaas_requests_total{api="Metadata"}`:     -1,
-
-		`kaas_request_duration_seconds_count{api="Produce"}`:            4,
-		`kaas_request_duration_seconds_bucket{api="Produce",le="+Inf"}`: 4,
-
+		`kaas_requests_total{api="CreateTopics"}`:                                     1,
+		`kaas_requests_total{api="Produce"}`:                                          4,
+		`kaas_requests_total{api="Fetch"}`:                                            2,
+		`kaas_requests_total{api="Metadata"}`:                                         -1,
+		`kaas_request_duration_seconds_count{api="Produce"}`:                          4,
+		`kaas_request_duration_seconds_bucket{api="Produce",le="+Inf"}`:               4,
 		`kaas_request_errors_total{api="Produce",error="UNKNOWN_TOPIC_OR_PARTITION"}`: 1,
 		`kaas_request_errors_total{api="Fetch",error="OFFSET_OUT_OF_RANGE"}`:          1,
 		`kaas_request_errors_total{api="CreateTopics",error="NONE"}`:                  -1,
-
-		`kaas_produce_batches_total`: 3,
-		`kaas_produce_records_total`: 9,
-		`kaas_produce_bytes_total`:   float64(3 * len(set)),
-		`kaas_fetch_bytes_total`:     float64(got.Records.Len()),
-		`kaas_log_writes_total`:      3,
-		`kaas_log_write_bytes_total`: float64(3 * len(set)),
+		`kaas_produce_batches_total`:                                                  3,
+		`kaas_produce_records_total`:                                                  9,
+		`kaas_produce_bytes_total`:                                                    float64(3 * len(set)),
+		`kaas_fetch_bytes_total`:                                                      float64(got.Records.Len()),
+		`kaas_log_writes_total`:                                                       3,
+		`kaas_log_write_bytes_total`:                                                  float64(3 * len(set)),
 
 		`kaas_log_write_duration_seconds_count`:        3,
 		`kaas_topics`:                                  1,
