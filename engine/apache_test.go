@@ -57,7 +57,9 @@ func TestReadsApacheLogs(t *testing.T) {
 		for _, dirty := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/dirty=%v", dir, dirty), func(t *testing.T) {
 				f := newFixture(t)
-				l := f.apacheLog(dir, apacheConfig())
+				cfg := apacheConfig()
+				cfg.Compact = strings.Contains(dir, "compacted")
+				l := f.apacheLog(dir, cfg)
 				if dirty {
 					if err := f.e.journal.update(l.name(), func(e *journalEntry) { e.dirty = true }); err != nil {
 						t.Fatal(err)

@@ -339,7 +339,7 @@ func (l *Log) prepare() error {
 		if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.recovery = true, recovery }); err != nil {
 			return fmt.Errorf("%w: %w", ErrStorage, err)
 		}
-		st.marked, need = true, true
+		st.marked, st.markLine, need = true, l.e.journal.written.Load(), true
 	}
 	if !st.dirMade {
 		if err := l.makeDir(); err != nil {
@@ -355,12 +355,16 @@ func (l *Log) prepare() error {
 
 // needNames has directory entries and small files made durable before the next commit publishes.
 func (l *Log) needNames() {
-	if l.names.Swap(true) || l.e.cfg.Durability == GroupCommit || l.e.cfg.Storage == Memory {
+	n := l.names.Add(1)
+	if l.namesSynced.Load() < n-1 || l.e.cfg.Durability == GroupCommit || l.e.cfg.Storage == Memory {
 		return
 	}
 	l.e.Go(func() {
-		if err := l.syncNames(); err != nil {
-			l.fail(err)
+		for l.namesBehind() {
+			if err := l.syncNames(); err != nil {
+				l.fail(err)
+				return
+			}
 		}
 	})
 }
@@ -368,6 +372,13 @@ func (l *Log) needNames() {
 // roll begins a new segment at the end of the log. The old one is sealed in the background.
 func (l *Log) roll(now time.Time) error {
 	st := l.st
+	if len(*l.segs.Load()) > 0 && l.e.cfg.Storage == Disk {
+		// A start takes all segments but the last of a clean log for whole. So a power cut must not leave this one and take the line that
+		// says dirty. It is durable since the first commit as a rule; a roll before that waits here.
+		if err := l.e.journal.syncTo(st.markLine); err != nil {
+			return fmt.Errorf("%w: %w", ErrStorage, err)
+		}
+	}
 	fresh := l.e.files.New(l.e.cfg.Format, l.dir(), st.end, now)
 	if err := fresh.Create(); err != nil {
 		return fmt.Errorf("%w: %w", ErrStorage, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"path"
 	"sort"
 	"strconv"
 	"sync"
@@ -29,9 +30,10 @@ type journal struct {
 	entries map[string]journalEntry
 	lines   int // in the file
 
-	nameNew  bool // the file's name is not yet durable; guarded by syncMu
-	unsynced atomic.Bool
-	syncMu   sync.Mutex // one sync at a time; taken before mu
+	nameNew bool         // the file's name is not yet durable; guarded by syncMu
+	written atomic.Int64 // lines ever written; behind the write
+	synced  atomic.Int64 // of those, durable; behind the sync, so that nobody passes one that still runs
+	syncMu  sync.Mutex   // one sync at a time; taken before mu
 }
 
 type journalEntry struct {
@@ -65,13 +67,34 @@ func openJournal(f vfs.FS, dir string) (*journal, error) {
 	if all != len(j.entries) || len(b) > 0 && b[len(b)-1] != '\n' { // outdated or damaged lines
 		return j, j.rewrite()
 	}
+	if missing {
+		if err := syncParents(f, dir); err != nil {
+			return nil, err
+		}
+	}
 	// Nothing to write: an empty file need not be durable before the first line is.
 	if j.file, err = f.Open(dir+"/"+journalName, vfs.Create); err != nil {
 		return nil, err
 	}
 	j.size = int64(len(b))
 	j.nameNew = missing
-	return j, nil
+	if len(j.entries) == 0 {
+		return j, nil
+	}
+	// After a kill neither these lines nor the directories of the logs in them need be durable.
+	j.written.Add(1)
+	return j, f.SyncDir(dir)
+}
+
+// syncParents makes the name of a new data directory durable, and the names above it, of which some may be new too. It runs
+// before the journal is made: a data directory with a journal is durable.
+func syncParents(f vfs.FS, dir string) error {
+	for dir = path.Clean(dir); dir != path.Dir(dir); dir = path.Dir(dir) {
+		if err := f.SyncDir(path.Dir(dir)); err != nil && !errors.Is(err, fs.ErrPermission) { // not ours, so not made by us
+			return err
+		}
+	}
+	return nil
 }
 
 // apply takes one line; one that does not verify was never synced and is passed over.
@@ -160,13 +183,13 @@ func (j *journal) update(name string, change func(e *journalEntry)) error {
 		return nil
 	}
 	line := appendLine(nil, name, e)
-	j.unsynced.Store(true)
 	if _, err := j.file.WriteAt(line, j.size); err != nil {
 		return err
 	}
 	j.size += int64(len(line))
 	j.lines++
 	j.set(name, e)
+	j.written.Add(1)
 	return nil
 }
 
@@ -178,16 +201,21 @@ func (j *journal) forget(name string) {
 
 // sync makes all lines durable.
 func (j *journal) sync() error {
-	if !j.unsynced.Load() {
+	return j.syncTo(j.written.Load())
+}
+
+// syncTo makes the first n lines durable.
+func (j *journal) syncTo(n int64) error {
+	if j.synced.Load() >= n {
 		return nil
 	}
 	j.syncMu.Lock()
 	defer j.syncMu.Unlock()
-	if !j.unsynced.Swap(false) {
+	if j.synced.Load() >= n {
 		return nil
 	}
 	j.mu.Lock()
-	file := j.file
+	file, seen := j.file, j.written.Load()
 	j.mu.Unlock()
 	if file == nil {
 		return ErrClosed
@@ -202,10 +230,11 @@ func (j *journal) sync() error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if rerr := j.rewrite(); rerr != nil {
-			j.unsynced.Store(true)
 			return errors.Join(err, rerr)
 		}
+		seen = j.written.Load()
 	}
+	j.synced.Store(seen)
 	return nil
 }
 
@@ -221,7 +250,7 @@ func (j *journal) compact() error {
 	if err := j.rewrite(); err != nil {
 		return err
 	}
-	j.unsynced.Store(false)
+	j.synced.Store(j.written.Load())
 	return nil
 }
 
@@ -236,7 +265,7 @@ func (j *journal) close() error {
 	var err error
 	if j.lines != len(j.entries) {
 		err = j.rewrite()
-	} else if j.unsynced.Load() {
+	} else if j.synced.Load() < j.written.Load() {
 		err = j.file.Sync()
 	}
 	j.file.Close()

@@ -64,7 +64,9 @@ type Log struct {
 
 	loaded atomic.Bool
 	failed atomic.Pointer[failure]
-	names  atomic.Bool // journal line, directory entries or epochs are not yet durable
+	// names counts changes of the journal's line, directory entries and epochs; those up to namesSynced are durable. It goes up behind
+	// the sync, so that no commit passes one that still runs.
+	names, namesSynced atomic.Int64
 	// freshDir: the directory was made by this process, and its name and metadata are not yet durable either.
 	freshDir atomic.Bool
 
@@ -88,7 +90,8 @@ type state struct {
 	end       int64 // offset of the next batch; ahead of the published one during an append
 	producers producer.State
 	epochs    epochs
-	marked    bool // the journal says dirty
+	marked    bool  // the journal says dirty
+	markLine  int64 // in the line of this number, or before this process
 	dirMade   bool
 	jitter    float64 // the active segment's share of segment.jitter.ms, below 1
 	run       run

@@ -26,7 +26,7 @@ func (l *Log) AwaitDurable(end int64, w DurableWaiter) (bool, error) {
 // sync is what the committer calls: everything that was published before it becomes durable, names before data.
 func (l *Log) sync() (int64, error) {
 	m := l.pub.read()
-	if l.names.Load() {
+	if l.namesBehind() {
 		if err := l.syncNames(); err != nil {
 			return 0, err
 		}
@@ -87,22 +87,24 @@ func (l *Log) publishDurable(end int64, err error) {
 	}
 }
 
+func (l *Log) namesBehind() bool { return l.namesSynced.Load() < l.names.Load() }
+
 // syncNames makes durable that the log exists and what it is called: the journal's line, the directory, its small files.
 func (l *Log) syncNames() error {
-	if l.e.cfg.Storage == Memory || !l.names.Load() {
+	if l.e.cfg.Storage == Memory || !l.namesBehind() {
 		return nil
 	}
 	l.pathMu.Lock()
 	defer l.pathMu.Unlock()
-	l.names.Store(false) // before: what is added meanwhile asks again
+	seen := l.names.Load() // before: what is added meanwhile asks again
 	err := l.e.journal.sync()
 	if err == nil && l.Err() != ErrDeleted {
 		err = l.syncDir()
 	}
 	if err != nil && l.Err() != ErrDeleted {
-		l.names.Store(true)
 		return err
 	}
+	l.namesSynced.Store(seen)
 	return nil
 }
 
