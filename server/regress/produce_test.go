@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -201,6 +202,47 @@ func TestProducerIDsAreGivenOnce(t *testing.T) {
 			dir = b.killed()
 		}
 		b.stop()
+	}
+}
+
+// A record without a key does not get into a compacted topic; the answer says which (fault 28).
+func TestKeylessInCompactedTopic(t *testing.T) {
+	c := start(t, t.TempDir()).dial()
+	c.create("t", 1, "cleanup.policy", "compact")
+	p := c.produce("t", 0, batch{values: []string{"a", "b"}})
+	if p.ErrorCode != 87 || p.BaseOffset != -1 || p.ErrorMessage == nil {
+		t.Errorf("error %d, offset %d, message %v", p.ErrorCode, p.BaseOffset, p.ErrorMessage)
+	}
+	if len(p.ErrorRecords) != 2 || p.ErrorRecords[0].RelativeOffset != 0 || p.ErrorRecords[1].RelativeOffset != 1 || p.ErrorRecords[1].ErrorMessage == nil {
+		t.Errorf("record errors %+v", p.ErrorRecords)
+	}
+	if got := c.all("t", 0); len(got) != 0 {
+		t.Errorf("stored %q", got)
+	}
+}
+
+// On a LogAppendTime topic the broker's time is in the answer and, with its bit, in the batch, under a CRC that fits; on others the answer
+// says -1, and times outside the topic's window are refused (fault 27).
+func TestTimes(t *testing.T) {
+	c := start(t, t.TempDir()).dial()
+	c.create("append", 1, "message.timestamp.type", "LogAppendTime")
+	c.create("create", 1, "message.timestamp.before.max.ms", "3600000", "message.timestamp.after.max.ms", "3600000")
+	before := time.Now().UnixMilli()
+	p := c.produce("append", 0, batch{values: []string{"x"}})
+	after := time.Now().UnixMilli()
+	if p.ErrorCode != none || p.LogAppendTime < before || p.LogAppendTime > after {
+		t.Errorf("LogAppendTime: error %d, time %d, want between %d and %d", p.ErrorCode, p.LogAppendTime, before, after)
+	}
+	set := c.fetch("append", 0, 0).RecordBatches
+	var rb kmsg.RecordBatch
+	if err := rb.ReadFrom(set); err != nil || rb.Attributes != 8 || rb.MaxTimestamp != p.LogAppendTime || rb.FirstTimestamp != 1_700_000_000_000 {
+		t.Errorf("stored batch: attributes %d, times %d to %d, %v", rb.Attributes, rb.FirstTimestamp, rb.MaxTimestamp, err)
+	}
+	values(t, set, 0) // checks the CRC
+	for ts, want := range map[int64]int16{after: none, after - 3_700_000: 32, after + 3_700_000: 32} {
+		if p := c.produce("create", 0, batch{values: []string{"x"}, ts: ts}); p.ErrorCode != want || p.LogAppendTime != -1 {
+			t.Errorf("%d ms from now: error %d, log append time %d", ts-after, p.ErrorCode, p.LogAppendTime)
+		}
 	}
 }
 
