@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"kaas/engine"
 	"kaas/engine/state"
@@ -28,6 +29,7 @@ type Options struct {
 	DryRun bool // change nothing
 	// CatalogDir is the name of the catalog in the data directory.
 	CatalogDir string
+	Now        func() time.Time // nil: time.Now
 }
 
 // Import makes dir, which Apache Kafka wrote, one that kaas serves. A directory that was imported before is left as it is, and
@@ -53,7 +55,12 @@ func importOn(files vfs.FS, dir string, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := time.Now
+	if o.Now != nil {
+		now = o.Now
+	}
 	p.report.DryRun = o.DryRun
+	p.ownProducerIDs(now())
 	if o.DryRun {
 		// The catalog judges the seed as it would the real one.
 		return p.report, p.plant(vfs.Memory(), "/catalog")

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"kaas/codec/wire"
 	"kaas/engine"
@@ -107,7 +108,7 @@ func (p *plan) readLog() (err error) {
 		return err
 	}
 	r := p.report
-	r.Snapshot, r.MetadataOffset, r.TornMetadata, r.NextProducerID = p.img.snapshot, p.img.end, p.img.torn, p.img.nextPID
+	r.Snapshot, r.MetadataOffset, r.TornMetadata = p.img.snapshot, p.img.end, p.img.torn
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (p *plan) takeTopics() error {
 func (p *plan) takeRest() error {
 	r := p.report
 	p.seed.Origin = catalog.Origin{Kind: catalog.OriginKRaft, MetadataOffset: p.img.end}
-	p.seed.NodeID, p.seed.ClusterID, p.seed.NextProducerID = r.NodeID, r.ClusterID, p.img.nextPID
+	p.seed.NodeID, p.seed.ClusterID = r.NodeID, r.ClusterID
 	p.seed.BrokerConfigs = p.img.configs[resourceBroker]
 	p.seed.Kept = p.img.kept()
 	r.BrokerConfigs = shownConfigs(p.seed.BrokerConfigs)
@@ -187,6 +188,17 @@ func shownConfigs(all map[string]map[string]string) map[string]map[string]string
 
 func (r *Report) warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+// producerIDsPerSecond is how many producer ids an import has for each second until the next: more than anyone gives.
+const producerIDsPerSecond = 1 << 20
+
+// ownProducerIDs lets ids begin far above Apache's, at a place that grows with time. Apache does not learn which ids kaas gives. If it
+// gave one again, after a return to it, it would take the first batch of the new producer for a repeat of one that is in the log, and
+// drop it with an acknowledgement. The numbers stay below 2^53: some clients keep them in a float.
+func (p *plan) ownProducerIDs(now time.Time) {
+	p.seed.NextProducerID = max(p.img.nextPID, now.Unix()*producerIDsPerSecond)
+	p.report.NextProducerID = p.seed.NextProducerID
 }
 
 // mechanisms are the names of SCRAM mechanisms by Kafka's number.

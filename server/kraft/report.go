@@ -21,7 +21,7 @@ type Report struct {
 	Snapshot       string `json:"metadataSnapshot,omitempty"` // file that was read
 	MetadataOffset int64  `json:"metadataOffset"`             // end of what was read of the metadata log
 	TornMetadata   bool   `json:"metadataTailCut,omitempty"`  // it ended inside a batch, which never counted
-	NextProducerID int64  `json:"nextProducerId"`
+	NextProducerID int64  `json:"nextProducerId"`             // the first that kaas will give
 
 	Topics        []TopicReport                `json:"topics"`
 	BrokerConfigs map[string]map[string]string `json:"brokerConfigs,omitempty"` // by node id, "" for the default of all
