@@ -1,4 +1,4 @@
-# Everything needs only Go and make; interop fetches Java and Apache Kafka's tools through .ci/java.
+# Everything needs only Go and make; interop fetches Java and Apache Kafka's tools through .ci/java, other clients through .ci/clients.
 GO     ?= go
 ARGS   ?=
 FUZZTIME ?= 20s
@@ -17,13 +17,16 @@ test:
 race:
 	$(GO) test -race ./...
 
-# Clients of others against the broker: franz-go and Apache's own tools (Java), thirty times kill -9.
+# Clients of others against the broker: franz-go, Apache's own tools (Java), kcat, confluent-kafka (Python), kafkajs (Node);
+# what they read is compared with Apache Kafka's answers; thirty times kill -9. The short form leaves Apache out.
 interop:
 	.ci/java
-	$(GO) test -tags interop -count=1 -timeout 30m -v ./server/interop -kills 30
+	.ci/clients
+	$(GO) test -tags interop -count=1 -timeout 30m -v ./server/interop -kills 30 -apache
 
 interop-short:
 	.ci/java
+	.ci/clients
 	$(GO) test -tags interop -count=1 -timeout 15m -v ./server/interop -short -kills 3
 
 # Every fuzz target in turn, FUZZTIME each.

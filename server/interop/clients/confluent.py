@@ -1,0 +1,128 @@
+"""confluent-kafka in front of a broker, driven by the tests of this directory.
+
+    confluent.py produce BOOTSTRAP TOPIC CODEC    records on standard input
+    confluent.py consume BOOTSTRAP TOPIC          every partition from its start to its end, by assignment; records on standard output
+    confluent.py admin BOOTSTRAP TOPIC            creates, changes and deletes TOPIC; one line for each answer
+    confluent.py version
+
+A record is a line of JSON: p partition, o offset, t timestamp in ms, k key, v value, h list of [name, value]; bytes are base64 or null.
+"""
+import base64
+import json
+import sys
+
+import confluent_kafka as ck
+from confluent_kafka import admin as ckadmin
+
+TIMEOUT = 60  # seconds, for each operation
+
+
+def fail(err, *_):
+    if err is not None and not err.retriable():
+        sys.exit(f"confluent-kafka: {err}")
+
+
+def pack(data):
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def unpack(text):
+    return None if text is None else base64.b64decode(text)
+
+
+def produce(bootstrap, topic, codec):
+    delivered = 0
+
+    def on_delivery(err, _):
+        nonlocal delivered
+        if err is not None:
+            sys.exit(f"delivery: {err}")
+        delivered += 1
+
+    p = ck.Producer({
+        "bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True,
+        "batch.num.messages": 500, "linger.ms": 200, "error_cb": fail,
+    })
+    sent = 0
+    for line in sys.stdin:
+        r = json.loads(line)
+        headers = [(name, unpack(value)) for name, value in r["h"]]
+        p.produce(topic, value=unpack(r["v"]), key=unpack(r["k"]), partition=r["p"], timestamp=r["t"],
+                  headers=headers, on_delivery=on_delivery)
+        sent += 1
+        p.poll(0)
+    left = p.flush(TIMEOUT)
+    if left or delivered != sent:
+        sys.exit(f"sent {sent}, delivered {delivered}, left {left}")
+
+
+def consume(bootstrap, topic):
+    c = ck.Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False,
+        "enable.partition.eof": True, "auto.offset.reset": "error", "fetch.wait.max.ms": 20,
+        "error_cb": fail,
+    })
+    partitions = c.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
+    c.assign([ck.TopicPartition(topic, p, 0) for p in partitions])
+    left = set(partitions)
+    while left:
+        m = c.poll(TIMEOUT)
+        if m is None:
+            sys.exit(f"nothing in {TIMEOUT} s, partitions {sorted(left)} have no end")
+        if m.error() is None:
+            kind, t = m.timestamp()
+            if kind != ck.TIMESTAMP_CREATE_TIME:
+                sys.exit(f"partition {m.partition()} offset {m.offset()}: timestamp type {kind}")
+            print(json.dumps({"p": m.partition(), "o": m.offset(), "t": t, "k": pack(m.key()), "v": pack(m.value()),
+                              "h": [[name, pack(value)] for name, value in m.headers() or []]}))
+        elif m.error().code() == ck.KafkaError._PARTITION_EOF:
+            left.discard(m.partition())
+        else:
+            sys.exit(f"consume: {m.error()}")
+    c.close()
+
+
+def admin(bootstrap, topic):
+    a = ckadmin.AdminClient({"bootstrap.servers": bootstrap})
+    resource = ckadmin.ConfigResource(ckadmin.ConfigResource.Type.TOPIC, topic)
+
+    def one(futures):
+        (future,) = futures.values()
+        return future.result(TIMEOUT)
+
+    one(a.create_topics([ckadmin.NewTopic(topic, num_partitions=2, replication_factor=1, config={"retention.ms": "3600000"})]))
+    cluster = a.describe_cluster().result(TIMEOUT)
+    print("nodes", len(cluster.nodes), cluster.controller.id == cluster.nodes[0].id)
+    print("retention", one(a.describe_configs([resource]))["retention.ms"].value)
+    entry = ckadmin.ConfigEntry("retention.ms", "7200000", incremental_operation=ckadmin.AlterConfigOpType.SET)
+    one(a.incremental_alter_configs([ckadmin.ConfigResource(ckadmin.ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])]))
+    print("retention", one(a.describe_configs([resource]))["retention.ms"].value)
+    one(a.create_partitions([ckadmin.NewPartitions(topic, 4)]))
+    p = ck.Producer({"bootstrap.servers": bootstrap})
+    for i in range(10):
+        p.produce(topic, f"{i}", partition=3, timestamp=1_000_000 + i)
+    if p.flush(TIMEOUT):
+        sys.exit("records are left")
+    at = ck.TopicPartition(topic, 3)
+    for name, spec in [("earliest", ck.admin.OffsetSpec.earliest()), ("latest", ck.admin.OffsetSpec.latest()),
+                       ("max", ck.admin.OffsetSpec.max_timestamp()), ("at", ck.admin.OffsetSpec.for_timestamp(1_000_004))]:
+        print("offset", name, one(a.list_offsets({at: spec})).offset)
+    print("low watermark", one(a.delete_records([ck.TopicPartition(topic, 3, 6)])).low_watermark)
+    print("offset earliest", one(a.list_offsets({at: ck.admin.OffsetSpec.earliest()})).offset)
+    names = ck.TopicCollection(topic_names=[topic])
+    described = one(a.describe_topics(names))
+    print("partitions", len(described.partitions), [p.leader.id == p.replicas[0].id for p in described.partitions])
+    one(a.delete_topics([topic]))
+    try:
+        one(a.describe_topics(names))
+        sys.exit("the deleted topic is still described")
+    except ck.KafkaException as e:
+        print("deleted", e.args[0].name())
+
+
+def version():
+    print("confluent-kafka", ck.version(), "librdkafka", ck.libversion()[0])
+
+
+if __name__ == "__main__":
+    {f.__name__: f for f in (produce, consume, admin, version)}[sys.argv[1]](*sys.argv[2:])

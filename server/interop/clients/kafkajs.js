@@ -1,0 +1,90 @@
+// kafkajs in front of a broker, driven by the tests of this directory; NODE_PATH says where it is installed.
+//
+//   node kafkajs.js produce BOOTSTRAP TOPIC CODEC   records on standard input, as in confluent.py
+//   node kafkajs.js admin BOOTSTRAP TOPIC           creates, changes and deletes TOPIC; one line for each answer
+//   node kafkajs.js version
+'use strict'
+const fs = require('fs')
+const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require('kafkajs')
+
+// kafkajs has none and gzip itself; a plug-in is a pair of functions.
+const lz4 = require('lz4-napi')
+const zstd = require('@mongodb-js/zstd')
+CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
+CompressionCodecs[CompressionTypes.LZ4] = () => ({
+  compress: encoder => lz4.compressFrame(encoder.buffer),
+  decompress: buffer => lz4.decompressFrame(buffer),
+})
+CompressionCodecs[CompressionTypes.ZSTD] = () => ({
+  compress: encoder => zstd.compress(encoder.buffer, 3),
+  decompress: buffer => zstd.decompress(buffer),
+})
+const codecs = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
+
+const open = bootstrap => new Kafka({ brokers: [bootstrap], clientId: 'kafkajs', logLevel: logLevel.ERROR, requestTimeout: 60000, retry: { retries: 8 } })
+const unpack = text => (text === null ? null : Buffer.from(text, 'base64'))
+
+// Headers of one name must follow each other: kafkajs takes an object with a list for each name.
+function headers(pairs) {
+  const all = {}
+  for (const [name, value] of pairs) (all[name] ??= []).push(unpack(value))
+  return all
+}
+
+async function produce(bootstrap, topic, codec) {
+  const messages = fs.readFileSync(0, 'utf8').trimEnd().split('\n').map(line => {
+    const r = JSON.parse(line)
+    return { partition: r.p, timestamp: String(r.t), key: unpack(r.k), value: unpack(r.v), headers: headers(r.h) }
+  })
+  const producer = open(bootstrap).producer()
+  await producer.connect()
+  for (let i = 0; i < messages.length; i += 1500) { // one batch for each partition of each call
+    await producer.send({ topic, acks: -1, compression: CompressionTypes[codecs[codec]], messages: messages.slice(i, i + 1500) })
+  }
+  await producer.disconnect()
+}
+
+async function admin(bootstrap, topic) {
+  const kafka = open(bootstrap)
+  const a = kafka.admin()
+  await a.connect()
+  const retention = async () => {
+    const r = await a.describeConfigs({ includeSynonyms: false, resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configNames: ['retention.ms'] }] })
+    return r.resources[0].configEntries[0].configValue
+  }
+  const created = await a.createTopics({ waitForLeaders: true, topics: [{ topic, numPartitions: 2, replicationFactor: 1, configEntries: [{ name: 'retention.ms', value: '3600000' }] }] })
+  console.log('created', created)
+  const cluster = await a.describeCluster()
+  console.log('nodes', cluster.brokers.length, cluster.controller === cluster.brokers[0].nodeId)
+  console.log('retention', await retention())
+  await a.alterConfigs({ validateOnly: false, resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configEntries: [{ name: 'retention.ms', value: '7200000' }] }] })
+  console.log('retention', await retention())
+  await a.createPartitions({ topicPartitions: [{ topic, count: 4 }] })
+  const producer = kafka.producer({ idempotent: true })
+  await producer.connect()
+  const messages = [...Array(10).keys()].map(i => ({ partition: 3, timestamp: String(1000000 + i), value: String(i) }))
+  await producer.send({ topic, messages })
+  await producer.disconnect()
+  const of3 = list => list.find(p => p.partition === 3)
+  let ends = of3(await a.fetchTopicOffsets(topic))
+  console.log('offsets', ends.low, ends.high)
+  console.log('offset at', of3(await a.fetchTopicOffsetsByTimestamp(topic, 1000004)).offset)
+  await a.deleteTopicRecords({ topic, partitions: [{ partition: 3, offset: '6' }] })
+  ends = of3(await a.fetchTopicOffsets(topic))
+  console.log('offsets', ends.low, ends.high)
+  const meta = await a.fetchTopicMetadata({ topics: [topic] })
+  console.log('partitions', meta.topics[0].partitions.length)
+  await a.deleteTopics({ topics: [topic] })
+  console.log('listed', (await a.listTopics()).includes(topic))
+  await a.disconnect()
+}
+
+function version() {
+  console.log('kafkajs', require('kafkajs/package.json').version, 'node', process.version)
+}
+
+const [what, ...args] = process.argv.slice(2)
+Promise.resolve({ produce, admin, version }[what](...args)).catch(err => {
+  console.error(err)
+  process.exitCode = 1
+})
