@@ -10,15 +10,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"unicode"
+
+	"kaas/server/kraft"
 )
 
 // The archives in testdata hold data directories as Apache Kafka 3.7.2 wrote them, stopped in good order and killed; beside them is what
 // Apache, started again on them, then gave to a consumer and an admin client.
 
-// unpack extracts a data directory and returns its path.
-func unpack(t testing.TB, name string) string {
+// unpack extracts a data directory and returns its path; of partitions only those named, if any are. (A partition without a directory is
+// empty.)
+func unpack(t testing.TB, name string, partitions ...string) string {
 	t.Helper()
+	skip := func(path string) bool {
+		dir, _, _ := strings.Cut(strings.TrimPrefix(filepath.ToSlash(path), "data/"), "/")
+		return len(partitions) > 0 && dir != kraft.MetadataDir && strings.Contains(dir, "-") && unicode.IsDigit(rune(dir[len(dir)-1])) && !slices.Contains(partitions, dir)
+	}
 	to := t.TempDir()
 	r := tar.NewReader(gunzip(t, name+".tar.gz"))
 	for {
@@ -28,6 +38,9 @@ func unpack(t testing.TB, name string) string {
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		if skip(filepath.Clean(h.Name)) {
+			continue
 		}
 		path := filepath.Join(to, filepath.Clean("/"+h.Name))
 		if h.FileInfo().IsDir() {

@@ -177,7 +177,7 @@ func TestImportAfterApacheWrote(t *testing.T) {
 
 func TestInUse(t *testing.T) {
 	for _, dryRun := range []bool{false, true} {
-		dir := unpack(t, "clean")
+		dir := unpack(t, "clean", "orders-0")
 		before := tree(t, dir)
 		// As Apache does: a record lock of the process.
 		f, err := os.OpenFile(filepath.Join(dir, ".lock"), os.O_RDWR, 0)
@@ -287,7 +287,7 @@ func TestInterrupted(t *testing.T) {
 	o := kraft.Options{CatalogDir: catalogDir}
 	done, undone := 0, 0
 	for n := 0; ; n++ {
-		dir := unpack(t, "clean")
+		dir := unpack(t, "clean", "orders-0")
 		before := tree(t, dir)
 		_, err := kraft.ImportOn(&dying{FS: vfs.OS, left: n}, dir, o)
 		if err == nil {
@@ -375,7 +375,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := unpack(t, "clean")
+			dir := unpack(t, "clean", "compacted-0", "plain-1")
 			c.change(t, dir)
 			before := tree(t, dir)
 			_, err := importDir(dir, false)
@@ -394,7 +394,7 @@ func TestRefusals(t *testing.T) {
 func TestOldFormatBehindRecoveryPoint(t *testing.T) {
 	t.Parallel()
 	for archive, refused := range map[string]bool{"killed": true, "clean": false} {
-		dir := unpack(t, archive)
+		dir := unpack(t, archive, "plain-1")
 		segments, err := filepath.Glob(filepath.Join(dir, "plain-1", "*.log"))
 		if err != nil {
 			t.Fatal(err)
