@@ -42,6 +42,19 @@ var complaint = regexp.MustCompile(` ERROR |Exception|ismatch|out of order`)
 // tool runs one of Apache's tools by class name and returns its standard output; it must succeed.
 func tool(t *testing.T, stdin, class string, args ...string) string {
 	t.Helper()
+	out, noise, err := runTool(t, stdin, class, args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", class, strings.Join(args, " "), err, out, noise)
+	}
+	if complaint.MatchString(noise) {
+		t.Fatalf("%s %s complains:\n%s", class, strings.Join(args, " "), noise)
+	}
+	return out
+}
+
+// runTool returns what the tool wrote and how it ended.
+func runTool(t *testing.T, stdin, class string, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
 	home, err := javaHome()
 	if err != nil {
 		t.Fatal(err)
@@ -55,16 +68,10 @@ func tool(t *testing.T, stdin, class string, args ...string) string {
 	}, args...)
 	cmd := exec.CommandContext(ctx, "java", java...)
 	cmd.Stdin = strings.NewReader(stdin)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	var noise strings.Builder
+	cmd.Stderr = &noise
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", class, strings.Join(args, " "), err, out, &stderr)
-	}
-	if noise := stderr.String(); complaint.MatchString(noise) {
-		t.Fatalf("%s %s complains:\n%s", class, strings.Join(args, " "), noise)
-	}
-	return string(out)
+	return string(out), noise.String(), err
 }
 
 func wantMatch(t *testing.T, what, text, pattern string) {

@@ -21,8 +21,15 @@ CompressionCodecs[CompressionTypes.ZSTD] = () => ({
 })
 const codecs = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
 
+const now = Date.now()
 const open = bootstrap => new Kafka({ brokers: [bootstrap], clientId: 'kafkajs', logLevel: logLevel.ERROR, requestTimeout: 60000, retry: { retries: 8 } })
 const unpack = text => (text === null ? null : Buffer.from(text, 'base64'))
+
+// Apache shows a change a little after it has said that it is made.
+async function settled(ask, want) {
+  for (let i = 0; i < 100 && (await ask()) !== want; i++) await new Promise(done => setTimeout(done, 100))
+  return ask()
+}
 
 // Headers of one name must follow each other: kafkajs takes an object with a list for each name.
 function headers(pairs) {
@@ -58,24 +65,24 @@ async function admin(bootstrap, topic) {
   console.log('nodes', cluster.brokers.length, cluster.controller === cluster.brokers[0].nodeId)
   console.log('retention', await retention())
   await a.alterConfigs({ validateOnly: false, resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configEntries: [{ name: 'retention.ms', value: '7200000' }] }] })
-  console.log('retention', await retention())
+  console.log('retention', await settled(retention, '7200000'))
   await a.createPartitions({ topicPartitions: [{ topic, count: 4 }] })
   const producer = kafka.producer({ idempotent: true })
   await producer.connect()
-  const messages = [...Array(10).keys()].map(i => ({ partition: 3, timestamp: String(1000000 + i), value: String(i) }))
+  const messages = [...Array(10).keys()].map(i => ({ partition: 3, timestamp: String(now + i), value: String(i) }))
   await producer.send({ topic, messages })
   await producer.disconnect()
   const of3 = list => list.find(p => p.partition === 3)
   let ends = of3(await a.fetchTopicOffsets(topic))
   console.log('offsets', ends.low, ends.high)
-  console.log('offset at', of3(await a.fetchTopicOffsetsByTimestamp(topic, 1000004)).offset)
+  console.log('offset at', of3(await a.fetchTopicOffsetsByTimestamp(topic, now + 4)).offset)
   await a.deleteTopicRecords({ topic, partitions: [{ partition: 3, offset: '6' }] })
   ends = of3(await a.fetchTopicOffsets(topic))
   console.log('offsets', ends.low, ends.high)
   const meta = await a.fetchTopicMetadata({ topics: [topic] })
   console.log('partitions', meta.topics[0].partitions.length)
   await a.deleteTopics({ topics: [topic] })
-  console.log('listed', (await a.listTopics()).includes(topic))
+  console.log('listed', await settled(async () => (await a.listTopics()).includes(topic), false))
   await a.disconnect()
 }
 
