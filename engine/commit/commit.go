@@ -10,7 +10,6 @@
 package commit
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,11 +85,13 @@ type Group[T any] struct {
 	help     chan struct{}
 	helpers  sync.WaitGroup
 	pace     pace
+	gate     gate
 }
 
 // New starts a group.
 func New[T any](cfg Config[T]) *Group[T] {
 	g := &Group[T]{cfg: cfg, wake: make(chan struct{}, 1), done: make(chan struct{}), help: make(chan struct{}, cfg.Threads)}
+	g.gate.open()
 	for range cfg.Threads - 1 {
 		go g.helper()
 	}
@@ -128,7 +129,7 @@ func (g *Group[T]) Await(it *Item[T], end int64, w Waiter) (bool, error) {
 		return false, it.err
 	}
 	it.waiters = append(it.waiters, waiting{end, w})
-	g.waiting.Add(1)
+	g.gate.passed(g.waiting.Add(1))
 	return false, nil
 }
 
@@ -170,6 +171,7 @@ func (g *Group[T]) signal() {
 func (g *Group[T]) run() {
 	defer close(g.done)
 	defer close(g.help)
+	defer g.gate.close()
 	for {
 		<-g.wake
 		for g.take() {
@@ -194,7 +196,7 @@ func (g *Group[T]) take() bool {
 		return false
 	}
 	if !closed {
-		g.pace.gather(&g.waiting)
+		g.pace.gather(&g.waiting, g.gate.wait)
 	}
 	g.mu.Lock()
 	g.round, g.pending = g.pending, g.round[:0]
@@ -285,65 +287,4 @@ func (g *Group[T]) finish(it *Item[T], end int64, err error) {
 	clear(*wake)
 	*wake = (*wake)[:0]
 	scratch.Put(wake)
-}
-
-// pace decides how long a round may wait for company.
-//
-// Without it writers in a closed loop split in two: those whose round has just ended append one by one, the first of them
-// starts a round alone, the others wait for the next: 1, 63, 1, 63. So a round waits for as many waiters as there were when
-// the last one ended. Waiting for all is worth it while it takes less than a sync: halves alternate otherwise. It waits for a
-// share of a round at once, and longer only if those who came so far say that the rest will be there in time. When nobody
-// comes, because the writers are not in a closed loop, the wait is skipped for more and more rounds.
-type pace struct {
-	usual  time.Duration // moving average of a round
-	expect int64
-	skip   int // rounds to go without waiting
-	misses int
-}
-
-const (
-	gatherPercent = 40 // of a round, in any case
-	gatherMore    = 80 // of a round, if all will have come by then
-	gatherYields  = 32 // turns that writers get in any case: the clock may jump because the process did not run
-	missesMax     = 4  // at most 2^4 rounds are skipped
-)
-
-func (p *pace) ended(took time.Duration, peak int64) {
-	if p.usual == 0 {
-		p.usual = took
-	}
-	p.usual += (took - p.usual) / 8
-	p.expect = peak
-}
-
-func (p *pace) gather(waiting *atomic.Int64) {
-	before := waiting.Load()
-	need := p.expect - before
-	if p.expect < 2 || need <= 0 {
-		return
-	}
-	if p.skip > 0 {
-		p.skip--
-		return
-	}
-	start := time.Now()
-	limit := p.usual * gatherPercent / 100
-	yields := 0
-	for got := int64(0); got < need; got = waiting.Load() - before {
-		if took := time.Since(start); took > limit && yields >= gatherYields {
-			more := p.usual * gatherMore / 100
-			if limit < more && got > 0 && took*time.Duration(need)/time.Duration(got) < more {
-				limit = more
-				continue
-			}
-			if got*8 < need {
-				p.misses = min(p.misses+1, missesMax)
-				p.skip = 1 << p.misses
-			}
-			return
-		}
-		runtime.Gosched()
-		yields++
-	}
-	p.misses = 0
 }

@@ -198,16 +198,19 @@ func TestSyncsTogether(t *testing.T) {
 // TestGather: writers in a closed loop end up in one round, not in halves. Syncs take as long as a flag says, so that no
 // clock decides.
 func TestGather(t *testing.T) {
+	var g gate
+	g.open()
+	defer g.close()
 	p := pace{usual: time.Hour, expect: 64}
 	var waiting atomic.Int64
 	waiting.Store(1)
 	go func() {
 		for range 63 {
-			waiting.Add(1)
+			g.passed(waiting.Add(1))
 			runtime.Gosched()
 		}
 	}()
-	p.gather(&waiting)
+	p.gather(&waiting, g.wait)
 	if n := waiting.Load(); n != 64 {
 		t.Errorf("round began with %d of 64", n)
 	}
@@ -216,7 +219,7 @@ func TestGather(t *testing.T) {
 	waiting.Store(1)
 	var skips []int
 	for range 4 {
-		p.gather(&waiting)
+		p.gather(&waiting, g.wait)
 		skips = append(skips, p.skip)
 		p.skip = 0
 	}
@@ -224,9 +227,9 @@ func TestGather(t *testing.T) {
 		t.Errorf("rounds skipped: %v", skips)
 	}
 	p = pace{usual: time.Hour, expect: 1}
-	p.gather(&waiting)
+	p.gather(&waiting, g.wait)
 	p = pace{usual: time.Hour, expect: 64, skip: 1}
-	p.gather(&waiting)
+	p.gather(&waiting, g.wait)
 	if p.skip != 0 {
 		t.Errorf("skip %d", p.skip)
 	}
