@@ -25,6 +25,7 @@ type Conn struct {
 	lastFrame int32  // size of the last whole frame: what this peer has proven
 	holds     int32
 	kept      bool // in may hold whole frames: deliver before reading
+	lowWater  bool // the kernel waits for the rest of a frame
 	isReady   bool // in loop.ready
 	paused    bool // too much is outstanding
 	closing   bool // closes after its replies
@@ -321,6 +322,30 @@ func (l *Loop) grow(c *Conn, have, want int) *inbuf {
 	l.retire(c.in)
 	c.in = bigger
 	return bigger
+}
+
+// Sizes of what is missing of a partial frame between which the kernel is asked to wait for all of it, in bytes.
+const (
+	lowWaterMin = 64 << 10
+	lowWaterMax = 1 << 20
+)
+
+// waitForRest has the kernel report a connection with a large partial frame only when the rest, or what fits its buffer, is there: one
+// wake-up and one read instead of one for each segment, and the buffers of other connections stay out of the cache meanwhile. It has no
+// effect on a peer that stops sending, who is reaped when idle, or closes.
+func (c *Conn) waitForRest() {
+	n := 1
+	if c.in != nil && !c.kept {
+		if missing := min(wanted(c.in.b), cap(c.in.b)) - len(c.in.b); missing >= lowWaterMin {
+			n = min(missing, lowWaterMax)
+		}
+	}
+	if n == 1 && !c.lowWater || c.closed {
+		return
+	}
+	c.lowWater = n > 1
+	// An error leaves the mark as it was, which costs wake-ups and nothing else.
+	_ = unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n)
 }
 
 // deliverKept delivers the frames of a connection that was held or paused.

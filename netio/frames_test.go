@@ -401,3 +401,35 @@ func FuzzFrames(f *testing.F) {
 		}
 	})
 }
+
+// Large frames on several connections, and what follows them: the kernel is asked to wait for the rest of a large frame, never for a
+// small one, and a peer that sends the rest by the byte, or leaves in the middle, is served or let go all the same.
+func TestLargeFramesWaitForTheirRest(t *testing.T) {
+	var closed atomic.Int32
+	_, addr := serve(t, Config{}, &hooks{frame: echo, closed: func(*Conn, error) { closed.Add(1) }})
+	big := pattern(1, 300<<10)
+	var peers []*net.TCPConn
+	for range 3 {
+		c := dial(t, addr)
+		peers = append(peers, c)
+		write(t, c, appendFrame(nil, big))
+		wantFrame(t, c, big)
+	}
+	frame := appendFrame(nil, big)
+	for i, c := range peers { // a large frame stands still in the middle
+		write(t, c, frame[:len(frame)/2+i])
+	}
+	write(t, peers[0], frame[len(frame)/2:len(frame)-3])
+	for _, b := range frame[len(frame)-3:] {
+		write(t, peers[0], []byte{b})
+	}
+	wantFrame(t, peers[0], big)
+	for range 3 {
+		write(t, peers[0], appendFrame(nil, []byte("small")))
+		wantFrame(t, peers[0], []byte("small"))
+	}
+	peers[1].Close()
+	eventually(t, "the peer that left is let go", func() bool { return closed.Load() == 1 })
+	write(t, peers[2], frame[len(frame)/2+2:])
+	wantFrame(t, peers[2], big)
+}

@@ -348,6 +348,10 @@ func (l *Loop) readConn(c *Conn) {
 	default:
 		l.readRest(c)
 	}
+	c.waitForRest()
+	if l.delivered && int(c.lastFrame) >= lowWaterMin {
+		l.endReads() // while the frame is in the processor's cache, and so that the next one gets its memory
+	}
 }
 
 // room is where the next read may write. A peer that sends large frames gets
