@@ -136,6 +136,7 @@ func TestDescribeAsApache(t *testing.T) {
 const differ = " log.dir log.dirs node.id broker.id listeners advertised.listeners listener.security.protocol.map " +
 	"controller.listener.names controller.quorum.voters inter.broker.listener.name process.roles " +
 	"offsets.topic.replication.factor transaction.state.log.replication.factor transaction.state.log.min.isr " +
+	"socket.send.buffer.bytes socket.receive.buffer.bytes " +
 	"super.users allow.everyone.if.no.acl.found " // the authorizer's own, not shown by Apache
 
 // TestDescribeBroker holds the answers of Apache Kafka 3.7.2 and what follows
