@@ -68,17 +68,20 @@ func (f *heldFile) Sync() error {
 	return f.File.Sync()
 }
 
-// hold makes syncs wait. let ends them all, those to come as well, with err; for nil they do what FS does.
+// hold makes syncs wait. let ends them all, those to come as well, with err; for nil they do what FS does. Only its first call counts.
 func (f *heldFS) hold() (let func(err error)) {
 	held := make(chan struct{})
+	var once sync.Once
 	f.mu.Lock()
 	f.held = held
 	f.mu.Unlock()
 	return func(err error) {
-		f.mu.Lock()
-		f.failure = err
-		f.mu.Unlock()
-		close(held)
+		once.Do(func() {
+			f.mu.Lock()
+			f.failure = err
+			f.mu.Unlock()
+			close(held)
+		})
 	}
 }
 
@@ -122,6 +125,7 @@ func TestWhoWaitsForASync(t *testing.T) {
 		admin.create("t", 2)
 		admin.create("other", 1)
 		let := fs.hold()
+		defer let(nil) // a test that failed stops its broker too
 		set := idempotent(8, 0, "x")
 		q := produceRequest("t", 0, -1, set)
 		second := api.Next(&q.TopicData[0].PartitionData)
