@@ -336,7 +336,10 @@ func (l *Log) prepare() error {
 		if a := l.active(); a != nil {
 			recovery = a.Base()
 		}
-		if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.recovery = true, recovery }); err != nil {
+		if err := l.e.journal.update(l.name(), func(e *journalEntry) {
+			e.claim(l.spec.TopicID)
+			e.dirty, e.recovery = true, recovery
+		}); err != nil {
 			return fmt.Errorf("%w: %w", ErrStorage, err)
 		}
 		st.marked, st.markLine, need = true, l.e.journal.written.Load(), true

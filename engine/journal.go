@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -40,6 +41,25 @@ type journalEntry struct {
 	dirty    bool
 	recovery int64 // offset from which a dirty log is scanned
 	start    int64 // log start, 0: that of the first segment
+	// topic is the id of the topic that the log belongs to: an entry must not be taken for that of a later topic of the same name. Zero:
+	// not known, whoever has the name.
+	topic [16]byte
+}
+
+// empty reports that there is nothing to remember.
+func (e *journalEntry) empty() bool { return !e.dirty && e.recovery == 0 && e.start == 0 }
+
+// is reports whether the entry is about a log of that topic.
+func (e *journalEntry) is(topic [16]byte) bool {
+	return e.topic == topic || e.topic == [16]byte{} || topic == [16]byte{}
+}
+
+// claim makes it an entry of that topic; what it says of another goes.
+func (e *journalEntry) claim(topic [16]byte) {
+	if !e.is(topic) {
+		*e = journalEntry{}
+	}
+	e.topic = topic
 }
 
 const (
@@ -107,7 +127,7 @@ func (j *journal) apply(line []byte) {
 		return
 	}
 	f := bytes.Split(line[9:], []byte{' '})
-	if len(f) != 4 {
+	if len(f) != 4 && len(f) != 5 {
 		return
 	}
 	recovery, err1 := strconv.ParseInt(string(f[2]), 10, 64)
@@ -115,12 +135,18 @@ func (j *journal) apply(line []byte) {
 	if err1 != nil || err2 != nil {
 		return
 	}
+	e := journalEntry{dirty: string(f[0]) == "dirty", recovery: recovery, start: start}
+	if len(f) == 5 {
+		if n, err := base64.RawURLEncoding.Decode(e.topic[:], f[4][:min(len(f[4]), 22)]); err != nil || n != len(e.topic) {
+			return
+		}
+	}
 	j.lines++
-	j.set(string(f[1]), journalEntry{dirty: string(f[0]) == "dirty", recovery: recovery, start: start})
+	j.set(string(f[1]), e)
 }
 
 func (j *journal) set(name string, e journalEntry) {
-	if e == (journalEntry{}) {
+	if e.empty() {
 		delete(j.entries, name)
 	} else {
 		j.entries[name] = e
@@ -133,6 +159,9 @@ func appendLine(b []byte, name string, e journalEntry) []byte {
 		state = "dirty"
 	}
 	body := fmt.Sprintf("%s %s %d %d", state, name, e.recovery, e.start)
+	if e.topic != [16]byte{} && !e.empty() {
+		body += " " + topicID(e.topic)
+	}
 	return fmt.Appendf(b, "%08x %s\n", crc32.Checksum([]byte(body), castagnoli), body)
 }
 

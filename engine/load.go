@@ -70,6 +70,10 @@ type loader struct {
 func (ld *loader) load() error {
 	l := ld.l
 	j := l.e.journal.get(l.name())
+	if !j.is(l.spec.TopicID) {
+		j = journalEntry{} // of a deleted topic of this name; the line that took it back was lost with the power
+		l.e.journal.forget(l.name())
+	}
 	ld.start = j.start
 	ld.scannedFrom = -1
 	entries, err := ld.fs.ReadDir(ld.dir)

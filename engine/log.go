@@ -76,11 +76,12 @@ type Log struct {
 	// pathMu is held by background work that uses names in the directory, and by its renaming. Taken after mu, before syncMu.
 	pathMu sync.Mutex
 
-	syncMu  sync.Mutex         // guards what follows; held for moments
-	rolled  []*segment.Segment // left by a roll with unsynced writes
-	syncing mark               // what the sync that runs covers; the committer's
-	seals   []seal             // rolled segments to be sealed, in order
-	sealing bool
+	syncMu   sync.Mutex         // guards what follows; held for moments
+	rolled   []*segment.Segment // left by a roll with unsynced writes
+	syncing  mark               // what the sync that runs covers; the committer's
+	seals    []seal             // rolled segments to be sealed, in order
+	sealing  bool
+	unsealed []seal // those that failed: their snapshots may be needed yet
 }
 
 type failure struct{ err error }

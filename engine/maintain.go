@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"kaas/engine/segment"
@@ -169,7 +170,10 @@ func (l *Log) DeleteRecords(offset int64) (newStart int64, err error) {
 // advance moves the log start: durable in the journal, then published, then segments below it go in the background.
 func (l *Log) advance(start int64) error {
 	if l.e.cfg.Storage == Disk {
-		err := l.e.journal.update(l.name(), func(e *journalEntry) { e.start = max(e.start, start) })
+		err := l.e.journal.update(l.name(), func(e *journalEntry) {
+			e.claim(l.spec.TopicID)
+			e.start = max(e.start, start)
+		})
 		if err == nil {
 			err = l.e.journal.sync()
 		}
@@ -222,7 +226,11 @@ func (l *Log) removeSegments(gone []*segment.Segment) {
 	if l.Err() == ErrDeleted {
 		return // they went with the directory
 	}
-	var errs []error
+	first := (*l.segs.Load())[0].Base()
+	errs := []error{l.keepProducers(first)}
+	if errs[0] != nil {
+		gone = nil // the next start takes them
+	}
 	for _, s := range gone {
 		errs = append(errs, s.Remove())
 		if snap := l.dir() + "/" + segment.FileName(s.Base(), segment.SnapshotSuffix); l.e.cfg.Storage == Disk {
@@ -239,12 +247,31 @@ func (l *Log) removeSegments(gone []*segment.Segment) {
 		l.e.cfg.Logger.Warn("segments could not be removed", "log", l.name(), "error", err)
 		return
 	}
-	first := (*l.segs.Load())[0].Base()
 	_ = l.e.journal.update(l.name(), func(e *journalEntry) {
 		if e.start <= first {
 			e.start = 0 // the files say it now
 		}
 	})
+}
+
+// keepProducers writes the snapshot at the base of the first segment that stays, if the seal that writes it is still to come: without it
+// what the segments before say of producers and open transactions would go with them. pathMu is held.
+func (l *Log) keepProducers(first int64) error {
+	if l.e.cfg.Storage == Memory {
+		return nil
+	}
+	l.syncMu.Lock()
+	var snapshot []byte
+	for _, s := range append(l.unsealed, l.seals...) {
+		if s.next == first {
+			snapshot = s.snapshot
+		}
+	}
+	l.syncMu.Unlock()
+	if snapshot == nil {
+		return nil
+	}
+	return l.writeSnapshot(first, snapshot)
 }
 
 // memoryRoom makes sure that n more bytes may be held in memory, by the rule of Config.MemoryFull.
@@ -424,7 +451,11 @@ func (l *Log) saveProducers() error {
 	if old < 0 {
 		return nil
 	}
-	return l.e.cfg.FS.Remove(l.dir() + "/" + segment.FileName(old, segment.SnapshotSuffix))
+	err := l.e.cfg.FS.Remove(l.dir() + "/" + segment.FileName(old, segment.SnapshotSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it went with a segment
+	}
+	return err
 }
 
 // close checkpoints a log and closes its files.

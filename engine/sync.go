@@ -174,7 +174,8 @@ func (l *Log) sealRolled() {
 		}
 		s := l.seals[0]
 		l.syncMu.Unlock()
-		if err := l.sealOne(s); err != nil && l.Err() == nil && s.segment.Base() >= l.pub.read().start {
+		err := l.sealOne(s)
+		if err != nil && l.Err() == nil && s.segment.Base() >= l.pub.read().start {
 			// Unsealed is not lost: the recovery point stays before it. A failed sync of its data is found by the committer,
 			// and under PageCache it is found here.
 			l.e.cfg.Logger.Warn("segment could not be sealed", "log", l.name(), "segment", s.segment.Base(), "error", err)
@@ -183,6 +184,9 @@ func (l *Log) sealRolled() {
 			}
 		}
 		l.syncMu.Lock()
+		if err != nil {
+			l.unsealed = append(l.unsealed, s)
+		}
 		l.seals = l.seals[1:]
 		l.syncMu.Unlock()
 	}

@@ -13,13 +13,14 @@ import (
 type Keep int
 
 const (
-	None   Keep = iota // all is lost
-	All                // all is kept
-	Prefix             // what was done before a random moment is kept, as a file system with one journal would
-	Some               // each change is kept or lost by chance
+	None    Keep = iota // all is lost
+	All                 // all is kept
+	Prefix              // what was done before a random moment is kept, as a file system with one journal would
+	Some                // each change is kept or lost by chance
+	Ordered             // each directory and each file keeps what was done before a random moment of its own
 )
 
-func (k Keep) String() string { return [...]string{"none", "all", "prefix", "some"}[k] }
+func (k Keep) String() string { return [...]string{"none", "all", "prefix", "some", "ordered"}[k] }
 
 // Cut says what a power cut leaves. Names are directory entries, sizes those of files: the metadata of a file system. Data is
 // kept by the sector, a sector with all writes to it up to some moment; a write larger than a sector is torn so. A file whose
@@ -40,7 +41,7 @@ func RandomCut(rng *rand.Rand) Cut {
 	if rng.IntN(8) == 0 {
 		return c // nothing that was not synced
 	}
-	c.Names, c.Sizes, c.Data = Keep(rng.IntN(4)), Keep(rng.IntN(4)), Keep(rng.IntN(4))
+	c.Names, c.Sizes, c.Data = Keep(rng.IntN(5)), Keep(rng.IntN(5)), Keep(rng.IntN(5))
 	if rng.IntN(2) == 0 {
 		c.Sizes = c.Names
 	}
@@ -94,12 +95,14 @@ func (p *cutter) draw(root *node) {
 	}
 	visit(root)
 	if last > 0 {
-		p.moment = first + p.rng.Int64N(last-first+2)
+		p.moment = p.between(first, last)
 	}
 }
 
-func (p *cutter) keeps(k Keep, seq int64) bool {
+func (p *cutter) keeps(k Keep, seq, own int64) bool {
 	switch k {
+	case Ordered:
+		return seq < own
 	case None:
 		return false
 	case All:
@@ -122,8 +125,12 @@ func (p *cutter) node(n *node) *node {
 		return c
 	}
 	names := maps.Clone(n.durable)
+	var own int64
+	if m := len(n.edits); m > 0 {
+		own = p.between(n.edits[0].seq, n.edits[m-1].seq)
+	}
 	for _, e := range n.edits {
-		if p.keeps(p.Names, e.seq) {
+		if p.keeps(p.Names, e.seq, own) {
 			e.apply(names)
 		}
 	}
@@ -139,6 +146,10 @@ func (p *cutter) node(n *node) *node {
 // data is what a file has after the cut.
 func (p *cutter) data(n *node) []byte {
 	b := bytes.Clone(n.synced)
+	var own int64
+	if m := len(n.pending); m > 0 {
+		own = p.between(n.pending[0].seq, n.pending[m-1].seq)
+	}
 	sectors := map[int64]int64{} // number → writes before this moment are in
 	for _, c := range n.pending {
 		if c.kept {
@@ -146,7 +157,7 @@ func (p *cutter) data(n *node) []byte {
 			continue
 		}
 		if c.data == nil {
-			if p.keeps(p.Sizes, c.seq) {
+			if p.keeps(p.Sizes, c.seq, own) {
 				b = c.apply(b)
 			}
 			continue
@@ -157,7 +168,7 @@ func (p *cutter) data(n *node) []byte {
 			end := min(int64(len(c.data)), (s+1)*size-c.off)
 			until, ok := sectors[s]
 			if !ok {
-				until = p.sector(n)
+				until = p.sector(n, own)
 				sectors[s] = until
 			}
 			if c.seq < until {
@@ -170,10 +181,12 @@ func (p *cutter) data(n *node) []byte {
 }
 
 // sector draws the moment up to which a sector of n is kept.
-func (p *cutter) sector(n *node) int64 {
+func (p *cutter) sector(n *node, own int64) int64 {
 	switch {
 	case p.Data == Prefix:
 		return p.moment
+	case p.Data == Ordered:
+		return own
 	case p.Data != Some:
 		if p.Data == All {
 			return math.MaxInt64
@@ -182,9 +195,11 @@ func (p *cutter) sector(n *node) int64 {
 	case p.rng.IntN(100) < p.Percent:
 		return math.MaxInt64
 	}
-	first, last := n.pending[0].seq, n.pending[len(n.pending)-1].seq
-	return first + p.rng.Int64N(last-first+1)
+	return p.between(n.pending[0].seq, n.pending[len(n.pending)-1].seq)
 }
+
+// between draws a moment from before the first change to after the last.
+func (p *cutter) between(first, last int64) int64 { return first + p.rng.Int64N(last-first+2) }
 
 // Clone is the disk as the next process finds it when this one was killed now: nothing is lost, and what was not synced still
 // is not. The clone has a life of its own.

@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"kaas/engine/segment"
+	"kaas/engine/vfs"
+	"kaas/engine/vfs/crashfs"
+)
+
+// What TestModel found, one case each.
+
+// onDisk is a fixture on a crashfs disk.
+func onDisk(t *testing.T, d *crashfs.Disk, durability Durability) *fixture {
+	return newFixture(t, func(c *Config) { c.FS, c.Dir, c.Durability = d, modelDir, durability })
+}
+
+func cutAll(d *crashfs.Disk) *crashfs.Disk {
+	return d.CrashAs(rand.New(rand.NewPCG(1, 1)), crashfs.Cut{Sector: 512})
+}
+
+// TestDataDirectoryIsDurable: the name of the data directory itself, and those above it.
+func TestDataDirectoryIsDurable(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, GroupCommit)
+	l := f.log(true, nil)
+	f.durable(l, f.append(l, spec{n: 2}))
+	f = onDisk(t, cutAll(d), GroupCommit)
+	l = f.log(false, nil)
+	if err := l.Load(); err != nil || l.Offsets().LogEnd != 2 {
+		t.Errorf("log end %d, %v", l.Offsets().LogEnd, err)
+	}
+}
+
+// TestNamesAfterAKill: what a start after a kill shows, names of files and directories included, survives a power cut.
+func TestNamesAfterAKill(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	f.e.work.max = 0 // nothing in the background
+	l := f.log(true, nil)
+	f.append(l, spec{n: 2})
+	killed := d.Clone()
+	f.e.work.max = 1
+	f = onDisk(t, killed, PageCache)
+	l = f.log(false, nil)
+	if err := l.Load(); err != nil || l.Offsets().LogEnd != 2 {
+		t.Fatalf("after the kill: log end %d, %v", l.Offsets().LogEnd, err)
+	}
+	f = onDisk(t, cutAll(killed), PageCache)
+	l = f.log(false, nil)
+	if err := l.Load(); err != nil || l.Offsets().LogEnd != 2 {
+		t.Errorf("after the cut: log end %d, %v", l.Offsets().LogEnd, err)
+	}
+}
+
+// TestJournalSyncsAreNotPassed: lines count as durable when their sync has ended, not while it runs.
+func TestJournalSyncsAreNotPassed(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	j := f.e.journal
+	if err := j.update("t-0", func(e *journalEntry) { e.start = 7 }); err != nil {
+		t.Fatal(err)
+	}
+	syncs := 0
+	d.OnOp(func(o crashfs.Op) {
+		if o.Kind == crashfs.OpSync {
+			if syncs++; j.synced.Load() >= j.written.Load() {
+				t.Error("durable while the sync runs")
+			}
+		}
+	})
+	if err := j.sync(); err != nil || syncs != 1 || j.synced.Load() < j.written.Load() {
+		t.Errorf("%d syncs, %d of %d lines, %v", syncs, j.synced.Load(), j.written.Load(), err)
+	}
+}
+
+// TestJournalOfADeletedTopic: regressions 17. A log begins at 0 though the journal still knows a log of that name.
+func TestJournalOfADeletedTopic(t *testing.T) {
+	f := newFixture(t)
+	l := f.log(true, nil)
+	f.append(l, spec{n: 5})
+	if _, err := l.DeleteRecords(4); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.e.journal.get("t-0"); got.start != 4 || got.topic != [16]byte{1} {
+		t.Errorf("journal %+v", got)
+	}
+	f.kill()
+	f.open()
+	other := f.e.OpenLog(LogSpec{Topic: "t", TopicID: [16]byte{2}})
+	if err := other.Load(); err != nil {
+		t.Fatal(err)
+	}
+	wantOffsets(t, other, Offsets{})
+	if f.e.journal.dirty("t-0") {
+		t.Error("the entry stays")
+	}
+}
+
+// TestLostEndOfARolledSegment: the power goes before a rolled segment is synced, and the next one is there.
+func TestLostEndOfARolledSegment(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, small(1000))
+	for range 4 {
+		f.append(l, spec{n: 2, size: 300})
+	}
+	f.e.work.wait()
+	if err := f.e.journal.update("t-0", func(e *journalEntry) { e.dirty, e.recovery = true, 0 }); err != nil {
+		t.Fatal(err)
+	}
+	disk := d.Clone()
+	name := modelDir + "/t-0/" + segment.FileName(0, segment.LogSuffix)
+	if err := disk.Edit(name, func(b []byte) []byte { clear(b[361:]); return b }); err != nil {
+		t.Fatal(err)
+	}
+	f = onDisk(t, disk, PageCache)
+	l = f.log(false, small(1000))
+	if err := l.Load(); err != nil {
+		t.Fatal(err)
+	}
+	wantOffsets(t, l, Offsets{HighWatermark: 2, LastStable: 2, LogEnd: 2})
+}
+
+// TestRollWaitsForTheJournal: a second segment is not made before the line that says dirty is durable.
+func TestRollWaitsForTheJournal(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, GroupCommit)
+	d.OnOp(func(o crashfs.Op) {
+		if o.Kind == crashfs.OpCreate && segmentBase(o.Name) > 0 && f.e.journal.synced.Load() == 0 {
+			t.Errorf("%v, and the journal is not synced", o)
+		}
+	})
+	l := f.log(true, small(1000))
+	var entries []Entry
+	for range 4 {
+		entries = append(entries, batch(spec{n: 2, size: 300}))
+	}
+	l.Append(entries)
+	if len(l.Segments()) < 2 {
+		t.Error("no roll")
+	}
+}
+
+// segmentBase is the base offset of a log file's name, 0 for others.
+func segmentBase(name string) int64 {
+	base, _, _ := segment.ParseName(name[len(modelDir)+min(len(name)-len(modelDir), len("/t-0/")):])
+	return base
+}
+
+// TestProducersOutliveTheirSegments: a segment that goes before it was sealed leaves its snapshot.
+func TestProducersOutliveTheirSegments(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, small(1000))
+	f.e.work.max = 0 // nothing is sealed
+	for i := range int32(3) {
+		f.append(l, spec{pid: 5, seq: i, size: 500})
+	}
+	if _, err := l.DeleteRecords(-1); err != nil {
+		t.Fatal(err)
+	}
+	f.e.reaper.wait()
+	disk := d.Clone()
+	f.e.work.max = 1
+	f = onDisk(t, disk, PageCache)
+	l = f.log(false, small(1000))
+	if e := f.append(l, spec{pid: 5, seq: 2, size: 500}); !e.Duplicate || e.BaseOffset != 2 {
+		t.Errorf("a repeat: %+v", e)
+	}
+}
+
+// TestCloseAfterRetention: the snapshot of the last checkpoint may have gone with a segment.
+func TestCloseAfterRetention(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, nil)
+	f.append(l, spec{pid: 5})
+	if err := l.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	f.append(l, spec{pid: 5, seq: 1})
+	if err := d.Remove(modelDir + "/t-0/" + segment.FileName(1, segment.SnapshotSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+}
+
+// TestCloseSyncsTheTimeIndex: nothing would show that its last entry is missing.
+func TestCloseSyncsTheTimeIndex(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, nil)
+	f.append(l, spec{ts: 1000})
+	f.close()
+	b, err := vfs.ReadFile(cutAll(d), modelDir+"/t-0/"+segment.FileName(0, segment.TimeIndexSuffix), 100)
+	if err != nil || len(b) != 12 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
