@@ -72,7 +72,7 @@ func readers() []reader {
 }
 
 // TestExchange: every client writes in every compression, every client that needs no group for it reads that back, equal in
-// all it can show. With -apache the same happens at Apache Kafka, and both brokers must give the same records.
+// all it can show (in the short form what others wrote in two compressions only). With -apache the same happens at Apache Kafka, and both brokers must give the same records.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	addr, _ := startBroker(t)
@@ -116,6 +116,9 @@ func exchange(t *testing.T, addr, mark string) map[string]string {
 			for _, r := range readers() {
 				if r.name == "franz-go" && p.name != "franz-go" {
 					results.note(r.name+mark, "reads "+p.name, "ok") // just done
+					continue
+				}
+				if testing.Short() && r.name != p.name && codec.name != "lz4" && codec.name != "zstd" {
 					continue
 				}
 				cell(t, r.name+mark, "reads "+p.name, func(t *testing.T) {
@@ -202,8 +205,9 @@ func digest(p producer, got map[int32][]*kgo.Record) string {
 // checkCodec wants the batches to be compressed as the client was told. A batch of one or two records may be sent as it is
 // because compression would not make it smaller, so nine tenths of the records count.
 //
-// librdkafka up to 2.8 (kcat of Debian 12) asks whether the broker takes Produce version 0 before it uses gzip, snappy or lz4 and
-// version 7 before zstd; a broker that begins at 3 gets the first three uncompressed, silently. The table then says "plain".
+// librdkafka 2.0.2 (kcat of Debian 12) asks whether the broker takes Produce version 0 before it uses gzip, snappy or lz4, and
+// version 7 before zstd; a broker that begins at 3 gets the first three uncompressed, and only -X debug=msg tells. The table
+// then says "plain". librdkafka 2.16.0 (confluent-kafka) compresses.
 func checkCodec(t *testing.T, addr, row string, p producer, name string, id uint8, got map[int32][]*kgo.Record) {
 	t.Helper()
 	counts := map[uint8]int{}
