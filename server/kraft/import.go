@@ -95,6 +95,7 @@ func (p *plan) run(files vfs.FS, catalogDir string) error {
 		// What cannot be taken back is in nobody's way, and the next import removes it.
 		_ = removeDirs(files, staging, filepath.Join(staging, catalogDir))
 		_ = files.Remove(filepath.Join(p.dir, engine.JournalName))
+		_ = files.Remove(filepath.Join(p.dir, engine.JournalName+".tmp")) // of a journal that could not be written whole
 		return err
 	}
 	if err := p.plant(files, filepath.Join(staging, catalogDir)); err != nil {

@@ -175,6 +175,43 @@ func TestImportAfterApacheWrote(t *testing.T) {
 	}
 }
 
+// TestSnapshot: the metadata in a third archive was altered after that of clean, Apache taking a snapshot at every record. Its last
+// snapshot and its log say the same.
+func TestSnapshot(t *testing.T) {
+	read := func(remove string) *kraft.Report {
+		dir := unpack(t, "snapshot")
+		files, err := filepath.Glob(filepath.Join(dir, kraft.MetadataDir, remove))
+		if err != nil || len(files) != 1 {
+			t.Fatal(files, err)
+		}
+		if err := os.Remove(files[0]); err != nil {
+			t.Fatal(err)
+		}
+		r, err := importDir(dir, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Dir, r.LeftAlone = "", nil
+		return r
+	}
+	bySnapshot, byLog := read("*.log"), read("*.checkpoint")
+	if bySnapshot.Snapshot != "00000000000000000338-0000000003.checkpoint" || bySnapshot.MetadataOffset != 338 {
+		t.Errorf("%+v", bySnapshot)
+	}
+	if bySnapshot.Snapshot = ""; !reflect.DeepEqual(bySnapshot, byLog) {
+		t.Errorf("by snapshot %+v, by log\n%+v", bySnapshot, byLog)
+	}
+	brokers := map[string]map[string]string{"": {"log.retention.ms": "777777777"}, "1": {"message.max.bytes": "2000000", "my.unknown.key": "(hidden)"}}
+	stored := kraft.Stored{ACLs: 2, ScramUsers: []string{"bob SCRAM-SHA-512"}, Quotas: 2, Features: 1, ClientMetrics: 1}
+	if !reflect.DeepEqual(byLog.BrokerConfigs, brokers) || !reflect.DeepEqual(byLog.Stored, stored) {
+		t.Errorf("broker settings %v, stored %+v", byLog.BrokerConfigs, byLog.Stored)
+	}
+	plain := map[string]string{"retention.ms": "-1", "segment.bytes": "16384"}
+	if late := byLog.Topics[6]; len(byLog.Topics) != 9 || late.Name != "late" || late.Partitions != 2 || !maps.Equal(byLog.Topics[8].Configs, plain) {
+		t.Errorf("topics %+v", byLog.Topics)
+	}
+}
+
 func TestInUse(t *testing.T) {
 	for _, dryRun := range []bool{false, true} {
 		dir := unpack(t, "clean", "orders-0")
@@ -211,12 +248,13 @@ func TestInUse(t *testing.T) {
 type dying struct {
 	vfs.FS
 	left int
+	once bool // one change fails, and all after it go well: not the end of the process, but an error
 }
 
 var errDead = errors.New("dead")
 
 func (d *dying) change() error {
-	if d.left--; d.left < 0 {
+	if d.left--; d.left == -1 || d.left < 0 && !d.once {
 		return errDead
 	}
 	return nil
@@ -326,6 +364,32 @@ func TestInterrupted(t *testing.T) {
 	}
 	if done < 2 || undone < 5 {
 		t.Errorf("interrupted %d times before the rename, %d times after", undone, done)
+	}
+}
+
+// TestFailed: an import that fails leaves the directory as it was, or is done.
+func TestFailed(t *testing.T) {
+	t.Parallel()
+	failed := 0
+	for n := 0; ; n++ {
+		dir := unpack(t, "clean", "orders-0")
+		before := tree(t, dir)
+		_, err := kraft.ImportOn(&dying{FS: vfs.OS, left: n, once: true}, dir, kraft.Options{CatalogDir: catalogDir})
+		if err == nil {
+			break
+		}
+		after := tree(t, dir)
+		if _, imported := after[catalogDir+"/"]; !imported && !maps.Equal(after, before) {
+			for name := range after {
+				if _, ok := before[name]; !ok {
+					t.Errorf("change %d failed: %s is new", n, name)
+				}
+			}
+		}
+		failed++
+	}
+	if failed < 7 {
+		t.Errorf("%d failures", failed)
 	}
 }
 
