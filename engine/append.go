@@ -177,7 +177,11 @@ func (l *Log) makeRoom(en *Entry, size int64, cfg *LogConfig, now time.Time) err
 
 // segmentMs is how long the active segment is appended to, in milliseconds.
 func (l *Log) segmentMs(cfg *LogConfig) int64 {
-	return cfg.SegmentMs - int64(l.st.jitter*float64(min(cfg.SegmentJitterMs, cfg.SegmentMs)))
+	ms := cfg.SegmentMs
+	if cfg.Compact && cfg.MaxCompactionLagMs > 0 {
+		ms = min(ms, cfg.MaxCompactionLagMs) // the active segment is never compacted
+	}
+	return ms - int64(l.st.jitter*float64(min(cfg.SegmentJitterMs, ms)))
 }
 
 // take gives the entry its offsets and adds it to the run.

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"kaas/engine/commit"
+	"kaas/engine/compact"
 	"kaas/engine/segment"
 	"kaas/engine/vfs"
 )
@@ -32,6 +33,8 @@ import (
 type (
 	BatchInfo = segment.BatchInfo
 	Format    = segment.Format
+	// RecordFormat is what compaction needs besides.
+	RecordFormat = compact.Format
 )
 
 // The errors of this package; the number is the Kafka error code that the server answers with.
@@ -83,6 +86,8 @@ type Config struct {
 	Maintenance     time.Duration // between passes over retention and producer expiry; 30 s
 	ProducerExpiry  time.Duration // producer.id.expiration.ms; 24 h
 	Format          Format
+	Records         RecordFormat // nil: nothing is compacted
+	Cleaner         CleanerConfig
 	FS              vfs.FS           // nil: vfs.OS, or vfs.Memory for Memory
 	Clock           func() time.Time // nil: time.Now
 	Logger          *slog.Logger     // nil: slog.Default
@@ -143,6 +148,7 @@ type Engine struct {
 	group   *commit.Group[*Log]
 	work    pool
 	reaper  pool // one worker: removes files in the background
+	cleaner cleaner
 	opened  time.Time
 	closed  atomic.Bool
 	memory  atomic.Int64 // bytes held by a Memory storage
@@ -186,6 +192,11 @@ func Open(cfg Config) (*Engine, error) {
 	e.files = segment.NewFiles(cfg.FS, cfg.MaxOpenFiles, maxMaps, cfg.Storage == Memory)
 	e.work.max, e.reaper.max = cfg.Workers, 1
 	e.SetProducerExpiry(cfg.ProducerExpiry)
+	if err := e.cleaner.open(e); err != nil {
+		e.journal.close()
+		lock.Unlock()
+		return nil, err
+	}
 	e.group = commit.New(commit.Config[*Log]{
 		Sync:    (*Log).sync,
 		Publish: (*Log).publishDurable,
@@ -193,6 +204,7 @@ func Open(cfg Config) (*Engine, error) {
 		OnRound: cfg.OnCommit,
 	})
 	go e.maintain()
+	e.SetCleaner(cfg.Cleaner)
 	return e, nil
 }
 
@@ -229,6 +241,7 @@ func (e *Engine) Close() error {
 	}
 	close(e.stop)
 	<-e.stopped
+	e.cleaner.close()
 	e.work.wait()
 	e.mu.Lock()
 	logs := make([]*Log, 0, len(e.logs))

@@ -91,12 +91,20 @@ func (ld *loader) load() error {
 		l.e.cfg.Logger.Warn("directory belongs to another topic id, setting it aside", "log", l.name())
 		l.e.setAside(ld.dir, 0)
 		l.e.journal.forget(l.name())
+		l.e.cleaner.forget(l)
 		ld.start = 0
 		ld.st.epochs.assign(l.spec.LeaderEpoch, 0)
 		return nil
 	}
 	ld.st.dirMade = true
 	ld.st.marked = j.dirty
+	if changed, err := ld.finishSwaps(entries); err != nil {
+		return err
+	} else if changed {
+		if entries, err = ld.fs.ReadDir(ld.dir); err != nil {
+			return err
+		}
+	}
 	if err := ld.sortFiles(entries); err != nil {
 		return err
 	}
@@ -177,6 +185,7 @@ func (ld *loader) openSegments(recovery int64) error {
 	l := ld.l
 	cfg := l.cfg.Load()
 	scan := segment.ScanOptions{Verify: true, Index: true, Interval: cfg.IndexIntervalBytes}
+	sealed := recovery // what ends before it is whole, and may have been compacted
 	for i, base := range ld.bases {
 		s := l.e.files.New(l.e.cfg.Format, ld.dir, base, l.e.cfg.Clock())
 		lastOne := i == len(ld.bases)-1
@@ -220,7 +229,7 @@ func (ld *loader) openSegments(recovery int64) error {
 		if err := ld.keep(s, res); err != nil {
 			return err
 		}
-		if res.Torn || !lastOne && (res.Next > ld.bases[i+1] || res.Next < ld.bases[i+1] && !mayHaveHoles(cfg, res)) {
+		if res.Torn || !lastOne && (res.Next > ld.bases[i+1] || res.Next < ld.bases[i+1] && ld.bases[i+1] > sealed && !mayHaveHoles(cfg, res)) {
 			return ld.cutAfter(i, res)
 		}
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,10 @@ type LogConfig struct {
 	Delete             bool  // cleanup.policy has delete
 	Compact            bool  // cleanup.policy has compact
 	FileDeleteDelayMs  int64 // file.delete.delay.ms: files that are no longer part of the log stay so long
+
+	DeleteRetentionMs                      int64   // delete.retention.ms
+	MinCompactionLagMs, MaxCompactionLagMs int64   // min.compaction.lag.ms, max.compaction.lag.ms
+	MinCleanableRatio                      float64 // min.cleanable.dirty.ratio
 }
 
 // DefaultLogConfig has Kafka's defaults.
@@ -34,6 +39,9 @@ var DefaultLogConfig = LogConfig{
 	RetentionMs:        7 * 24 * 3600 * 1000,
 	RetentionBytes:     -1,
 	Delete:             true,
+	DeleteRetentionMs:  24 * 3600 * 1000,
+	MaxCompactionLagMs: math.MaxInt64,
+	MinCleanableRatio:  0.5,
 }
 
 // LogSpec says which log is meant.
@@ -99,6 +107,8 @@ type state struct {
 	options   segment.Options
 	zeros     zeroPace
 	snapshot  int64 // offset of the newest snapshot file, -1
+	// claimed is the first of the segments that compaction is about to replace: it and what follows stay in the log meanwhile.
+	claimed *segment.Segment
 }
 
 // OpenLog makes a log known. It does no I/O.
@@ -115,6 +125,7 @@ func (e *Engine) OpenLog(spec LogSpec) *Log {
 	e.mu.Unlock()
 	if spec.New {
 		e.journal.forget(l.name())
+		e.cleaner.forget(l)
 		l.st = &state{snapshot: -1}
 		l.st.epochs.assign(spec.LeaderEpoch, 0)
 		l.segs.Store(&[]*segment.Segment{})

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"kaas/engine/segment"
@@ -131,7 +130,7 @@ func (l *Log) expired(segs []*segment.Segment, cfg *LogConfig) int {
 	n := 0
 	for _, s := range segs {
 		size := s.Size()
-		if s.Next() > hw || size == 0 {
+		if s.Next() > hw || size == 0 && n == len(segs)-1 { // one that compaction has emptied may go
 			break
 		}
 		old := cfg.RetentionMs >= 0 && now-s.NewestMs() > cfg.RetentionMs
@@ -206,7 +205,7 @@ func (l *Log) advance(start int64) error {
 func (l *Log) detach(start int64) []*segment.Segment {
 	segs := *l.segs.Load()
 	n := 0
-	for n+1 < len(segs) && segs[n+1].Base() <= start {
+	for n+1 < len(segs) && segs[n+1].Base() <= start && segs[n] != l.st.claimed {
 		n++
 	}
 	if n == 0 {
@@ -233,11 +232,7 @@ func (l *Log) removeSegments(gone []*segment.Segment) {
 	}
 	for _, s := range gone {
 		errs = append(errs, s.Remove())
-		if snap := l.dir() + "/" + segment.FileName(s.Base(), segment.SnapshotSuffix); l.e.cfg.Storage == Disk {
-			if _, err := l.e.cfg.FS.Size(snap); err == nil {
-				errs = append(errs, l.e.cfg.FS.Remove(snap))
-			}
-		}
+		errs = append(errs, l.removeSnapshot(s.Base()))
 	}
 	if l.e.cfg.Storage == Memory {
 		return
@@ -307,7 +302,11 @@ func (l *Log) dropOldest(n int64) {
 		l.pub.write(m)
 		l.pub.mu.Unlock()
 		l.st.epochs.cutStart(start)
-		for _, s := range l.detach(start) {
+		gone := l.detach(start)
+		if gone == nil {
+			return // compaction has it just now
+		}
+		for _, s := range gone {
 			// Unlike on disk, at once: the room is needed now, and freeing memory takes no seek.
 			if err := s.Remove(); err != nil {
 				l.e.cfg.Logger.Warn("segment could not be dropped", "log", l.name(), "error", err)
@@ -451,11 +450,7 @@ func (l *Log) saveProducers() error {
 	if old < 0 {
 		return nil
 	}
-	err := l.e.cfg.FS.Remove(l.dir() + "/" + segment.FileName(old, segment.SnapshotSuffix))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it went with a segment
-	}
-	return err
+	return l.removeSnapshot(old) // it may have gone with the segment that began there
 }
 
 // close checkpoints a log and closes its files.
@@ -497,6 +492,7 @@ func (l *Log) remove() {
 		l.e.setAside(l.dir(), l.cfg.Load().FileDeleteDelayMs)
 	}
 	l.e.journal.forget(l.name())
+	l.e.cleaner.forget(l)
 	l.watch.notify(l)
 }
 

@@ -43,11 +43,12 @@ func (l *Log) Read(offset int64, max int, minOneBatch bool, iso Isolation) (Slic
 		return Slice{}, err
 	}
 	for try := 0; ; try++ {
+		before := l.segs.Load()
 		s, err := l.read(offset, max, minOneBatch, iso)
-		if err == nil || try > 2 || !errors.Is(err, fs.ErrNotExist) {
+		if err == nil || try > 2 || !errors.Is(err, fs.ErrNotExist) && l.segs.Load() == before {
 			return s, err
 		}
-		// Retention took the segment between look-up and open: the log start says so now.
+		// Retention or compaction took the segment between look-up and open: the list, or the log start, says so now.
 	}
 }
 
@@ -183,8 +184,18 @@ func (l *Log) OffsetForTime(ts int64) (offset, timestamp int64, epoch int32, fou
 	if err := l.readable(); err != nil {
 		return 0, 0, 0, false, err
 	}
+	for try := 0; ; try++ {
+		segs := l.segs.Load()
+		offset, timestamp, epoch, found, err = l.offsetForTime(*segs, ts)
+		if err == nil || try > 2 || l.segs.Load() == segs {
+			return offset, timestamp, epoch, found, err
+		}
+	}
+}
+
+func (l *Log) offsetForTime(segs []*segment.Segment, ts int64) (offset, timestamp int64, epoch int32, found bool, err error) {
 	m := l.pub.read()
-	for _, s := range *l.segs.Load() {
+	for _, s := range segs {
 		if s.Next() <= m.start {
 			continue
 		}

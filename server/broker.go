@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"path/filepath"
 	"time"
@@ -123,7 +124,7 @@ func (b *Broker) openEngine() (err error) {
 	ec := engine.Config{
 		Dir: c.DataDir, MemoryMaxBytes: c.MemoryMaxBytes, MaxOpenFiles: c.OpenFilesMax,
 		CommitThreads: c.CommitThreads, RecoveryThreads: c.RecoveryThreads,
-		Format: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
+		Format: batchFormat{}, Records: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
 		ProducerExpiry: c.ProducerIDExpiration, Maintenance: c.RetentionCheckInterval, Durability: engine.PageCache, FS: b.fs,
 	}
 	b.ready.Durability, b.ready.Storage, b.ready.DataDir = "page-cache", "disk", c.DataDir
@@ -233,6 +234,21 @@ func (b *Broker) applyConfig(c *config.Broker) {
 		b.log.Error("the limits of connections stay as they were", "error", err)
 	}
 	b.engine.SetProducerExpiry(c.ProducerIDExpiration)
+	b.engine.SetCleaner(cleanerOf(c))
+}
+
+// cleanerOf is what the engine wants to know of the settings of compaction.
+func cleanerOf(c *config.Broker) engine.CleanerConfig {
+	cc := engine.CleanerConfig{
+		Threads: int(c.Int("log.cleaner.threads")), DedupeBytes: c.Int("log.cleaner.dedupe.buffer.size"),
+		LoadFactor: c.Float("log.cleaner.io.buffer.load.factor"), BufferBytes: int(c.Int("log.cleaner.io.buffer.size")),
+		BytesPerSecond: c.Float("log.cleaner.io.max.bytes.per.second"),
+		Backoff:        time.Duration(min(max(c.Int("log.cleaner.backoff.ms"), 1), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond,
+	}
+	if !c.Bool("log.cleaner.enable") {
+		cc.Threads = 0
+	}
+	return cc
 }
 
 // shownHost is where to reach a listener that is bound to every address.

@@ -44,6 +44,7 @@ func infoOf(v batch.View) engine.BatchInfo {
 		BaseTimestamp: v.BaseTimestamp(), MaxTimestamp: v.MaxTimestamp(),
 		ProducerID: v.ProducerID(), ProducerEpoch: v.ProducerEpoch(), BaseSequence: v.BaseSequence(), Count: v.Count(),
 		Transactional: v.IsTransactional(), Control: v.IsControl(), Compressed: v.Codec() != batch.CodecNone, LogAppendTime: v.IsLogAppendTime(),
+		DeleteHorizon: v.HasDeleteHorizon(),
 	}
 }
 
@@ -65,4 +66,32 @@ func (batchFormat) FirstAtOrAfter(b []byte, ts, from int64) (offset, timestamp i
 func (batchFormat) ControlType(b []byte) (commit, ok bool) {
 	m, ok := batch.ReadMarker(batch.View(b))
 	return ok && m.Type == batch.ControlCommit, ok
+}
+
+// compactions are what rebuilding batches needs besides: they keep their buffers.
+var compactions = sync.Pool{New: func() any { return new(batch.Deflater) }}
+
+// Keys implements engine.RecordFormat.
+func (batchFormat) Keys(b []byte, f func(offset int64, key []byte, tombstone bool) bool) error {
+	inf := inflaters.Get().(*batch.Inflater)
+	defer inflaters.Put(inf)
+	var c batch.Cursor
+	if err := c.Open(batch.View(b), inf); err != nil {
+		return err
+	}
+	for c.Next() {
+		if !f(c.Offset(), c.Key(), c.Value() == nil) {
+			return nil
+		}
+	}
+	return c.Err()
+}
+
+// Rebuild implements engine.RecordFormat.
+func (batchFormat) Rebuild(dst, b []byte, keep func(index int32) bool, horizonMs int64) ([]byte, error) {
+	inf, def := inflaters.Get().(*batch.Inflater), compactions.Get().(*batch.Deflater)
+	defer inflaters.Put(inf)
+	defer compactions.Put(def)
+	dst, _, err := batch.Rebuild(dst, batch.View(b), batch.Retention{Keep: keep, DeleteHorizonMs: horizonMs}, inf, def)
+	return dst, err
 }

@@ -83,6 +83,9 @@ func (s *Segment) Acquire() (*FileRef, error) {
 	if r := s.ref.Load(); r != nil && r.acquire() {
 		return r, nil
 	}
+	if r := s.pinned.Load(); r != nil && r.acquire() {
+		return r, nil
+	}
 	if s.retired.Load() {
 		return nil, errRetired
 	}

@@ -33,6 +33,8 @@ type BatchInfo struct {
 	BaseSequence                                      int32
 	Count                                             int32
 	Transactional, Control, Compressed, LogAppendTime bool
+	// DeleteHorizon: BaseTimestamp is the time from which tombstones and markers in the batch may go (KIP-534).
+	DeleteHorizon bool
 }
 
 // LastOffset is the offset of the last record of a stored batch.

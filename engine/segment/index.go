@@ -224,6 +224,43 @@ func (x *sparse) flush(last, sync bool) error {
 	return nil
 }
 
+// stageTo writes all entries to a file that is to become the index, and keeps them in memory meanwhile: see Settle.
+func (x *sparse) stageTo(name string) error {
+	if x.seg.files.memory {
+		return nil
+	}
+	x.mu.Lock()
+	entries := x.tail
+	x.mu.Unlock()
+	return writeSynced(x.seg.files.FS, name, entries)
+}
+
+// settle says that the entries in memory are in the file.
+func (x *sparse) settle() {
+	if x.seg.files.memory {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unmapLocked()
+	x.disk, x.tail = len(x.tail), nil
+}
+
+// writeSynced makes the content of a file durable; its name is the caller's affair.
+func writeSynced(f vfs.FS, name string, b []byte) error {
+	file, err := f.Open(name, vfs.Create)
+	if err != nil {
+		return err
+	}
+	if _, err = file.WriteAt(b, 0); err == nil {
+		err = file.Truncate(int64(len(b)))
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
+}
+
 // adopt takes over an existing file. What it says is checked when it is used.
 func (x *sparse) adopt() {
 	size, err := x.seg.files.FS.Size(x.path())

@@ -78,6 +78,7 @@ func (s *Segment) Scan(o ScanOptions) (ScanResult, error) {
 		s.resetAborted()
 	}
 	s.recent.reset()
+	s.hints.reset()
 	s.sealed.Store(false)
 	s.allocated = size
 	s.size.Store(o.From)
@@ -169,7 +170,7 @@ type scanner struct {
 	buf  []byte
 	from int64
 	n    int
-	err  error // of a read: not damage of the data, and so not to be cut away
+	err  error             // of a read: not damage of the data, and so not to be cut away
 	ask  func(n int) error // if set, asked before each read
 }
 
@@ -252,7 +253,7 @@ func (s *Segment) rebuildIndex() error {
 	s.index.replace(fresh.index.tail)
 	s.times.replace(fresh.times.tail)
 	s.rebuilt.Store(true)
-	if !s.sealed.Load() || s.retired.Load() {
+	if !s.sealed.Load() || s.retired.Load() || s.stage.Load() != stageNone {
 		return nil
 	}
 	if err := s.index.flush(true, false); err != nil {

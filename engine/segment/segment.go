@@ -54,6 +54,8 @@ type Segment struct {
 	index, times sparse
 	txns         txnIndex
 	recent       recent
+	hints        hints
+	lastSize     atomic.Int32 // of the last batch looked up, in bytes
 
 	openMu    sync.Mutex // guards opening
 	ref       atomic.Pointer[FileRef]
@@ -67,6 +69,9 @@ type Segment struct {
 	sealed    atomic.Bool  // nothing is appended: a rebuilt index goes to its file at once
 	retired   atomic.Bool  // its files are being removed, or are another's by now
 	rebuilt   atomic.Bool  // the index was rebuilt once since opened: no more tries
+
+	stage  atomic.Int32            // of the files' names, see staged.go
+	pinned atomic.Pointer[FileRef] // the log file of a staged segment
 
 	zero zeroing
 }
@@ -83,7 +88,9 @@ func (f *Files) New(format Format, dir string, base int64, now time.Time) *Segme
 	return s
 }
 
-func (s *Segment) path(suffix string) string { return s.dir + "/" + FileName(s.base, suffix) }
+func (s *Segment) path(suffix string) string {
+	return s.dir + "/" + FileName(s.base, suffix) + stageSuffix[s.stage.Load()]
+}
 
 // Base is the first offset that may be in the segment.
 func (s *Segment) Base() int64 { return s.base }
@@ -189,7 +196,7 @@ func (s *Segment) indexEntry(last, at int64) {
 	binary.BigEndian.PutUint32(e[4:], uint32(at))
 	s.index.add(e[:offsetEntry])
 	s.timeEntry()
-	if len(s.index.tail) >= flushAt && !s.files.memory {
+	if len(s.index.tail) >= flushAt && !s.files.memory && s.stage.Load() == stageNone {
 		// Not a failure of the append: an index that could not be written is rebuilt.
 		if s.index.flush(false, false) != nil || s.times.flush(false, false) != nil {
 			s.index.fail(errors.New("index could not be written"))
@@ -229,14 +236,7 @@ func (s *Segment) ShouldRoll(pending, size, lastOffset, maxTimestamp int64, o *O
 // Age is how old the segment is in the sense of segment.ms, in milliseconds: by the timestamps of its first batch and of
 // the one to come, or by the clock when there is none.
 func (s *Segment) Age(maxTimestamp int64, now time.Time) int64 {
-	first := s.firstTime.Load()
-	if first < 0 && s.size.Load() > 0 { // written by an earlier process
-		if info, err := s.header(0); err == nil {
-			first = info.MaxTimestamp
-			s.firstTime.Store(first)
-		}
-	}
-	if first >= 0 && maxTimestamp >= 0 {
+	if first := s.FirstMs(); first >= 0 && maxTimestamp >= 0 {
 		return maxTimestamp - first
 	}
 	return now.Sub(s.created).Milliseconds()
@@ -298,6 +298,7 @@ func (s *Segment) Seal() error {
 	}
 	s.sealed.Store(true)
 	s.recent.reset()
+	s.hints.reset()
 	return nil
 }
 
@@ -350,6 +351,7 @@ func (s *Segment) Trim() error {
 func (s *Segment) Retire() {
 	s.retired.Store(true)
 	s.zero.stop()
+	s.unpin()
 	s.Close()
 }
 
@@ -363,6 +365,12 @@ func (s *Segment) Remove() error {
 		}
 	}
 	return first
+}
+
+// RemoveLog retires the segment and removes its log file: what is left is no segment.
+func (s *Segment) RemoveLog() error {
+	s.Retire()
+	return s.files.FS.Remove(s.path(LogSuffix))
 }
 
 // Position is where a batch lies.
@@ -411,8 +419,16 @@ func (s *Segment) locate(offset int64) (Position, error) {
 		return Position{}, err
 	}
 	defer r.Release()
-	w := walk{s: s, r: r, end: s.size.Load(), at: at, win: windows.Get().(*window)}
+	w := walk{s: s, r: r, end: s.size.Load(), at: at, win: windows.Get().(*window), last: int(s.lastSize.Load())}
 	defer windows.Put(w.win)
+	if pos, ok := s.hints.find(offset); ok {
+		w.at = pos
+		if p, _, err := w.next(); err == nil && p.Base == offset {
+			s.found(&p)
+			return p, nil
+		}
+		w.at = at
+	}
 	largest := 0
 	for first := true; ; first = false {
 		p, _, err := w.next()
@@ -429,6 +445,7 @@ func (s *Segment) locate(offset int64) (Position, error) {
 			return p, &CorruptError{File: s.path(IndexSuffix), Offset: p.Pos, Err: errStaleIndex}
 		}
 		if p.Last >= offset {
+			s.found(&p)
 			return p, nil
 		}
 		// Kafka's default interval: a walk far beyond it means that entries are missing.
@@ -437,6 +454,12 @@ func (s *Segment) locate(offset int64) (Position, error) {
 			return p, &CorruptError{File: s.path(IndexSuffix), Offset: p.Pos, Err: errStaleIndex}
 		}
 	}
+}
+
+// found remembers what the next look-up of the same reader may want.
+func (s *Segment) found(p *Position) {
+	s.lastSize.Store(int32(p.Size))
+	s.hints.put(p.Last+1, p.Pos+int64(p.Size))
 }
 
 // indexGapMax is how far a look-up walks before it holds the index for short.
@@ -450,6 +473,7 @@ type walk struct {
 	win     *window
 	from    int64 // what win holds
 	n       int
+	last    int // size of the batch before, or of one looked up earlier
 }
 
 // next returns the batch at w.at and moves on; io.EOF at the end of the data.
@@ -461,7 +485,11 @@ func (w *walk) next() (Position, BatchInfo, error) {
 		return Position{}, BatchInfo{}, w.corrupt(errors.New("batch header is cut"))
 	}
 	if w.n == 0 || w.at < w.from || w.at+HeaderSize > w.from+int64(w.n) {
-		n, err := w.r.file.ReadAt(w.win.b[:min(int64(len(w.win.b)), w.end-w.at)], w.at)
+		length := len(w.win.b)
+		if w.last > length/2 {
+			length = HeaderSize // of large batches the window would hold one header and a copy of its records
+		}
+		n, err := w.r.file.ReadAt(w.win.b[:min(int64(length), w.end-w.at)], w.at)
 		if err != nil && n < HeaderSize {
 			return Position{}, BatchInfo{}, w.corrupt(err)
 		}
@@ -476,6 +504,7 @@ func (w *walk) next() (Position, BatchInfo, error) {
 	}
 	p := Position{Pos: w.at, Size: size, Base: info.BaseOffset, Last: info.LastOffset()}
 	w.at += int64(size)
+	w.last = size
 	return p, info, nil
 }
 

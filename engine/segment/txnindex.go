@@ -106,6 +106,20 @@ func (x *txnIndex) flush(s *Segment) error {
 	return nil
 }
 
+// stageTo writes the file of a staged segment, an empty one if there are no aborted transactions.
+func (x *txnIndex) stageTo(s *Segment) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s.files.memory {
+		return nil
+	}
+	err := writeSynced(s.files.FS, s.path(TxnIndexSuffix), encodeAborted(x.list))
+	if err == nil {
+		x.saved = len(x.list)
+	}
+	return err
+}
+
 func encodeAborted(list []AbortedTxn) (b []byte) {
 	for _, a := range list {
 		b = binary.BigEndian.AppendUint16(b, 0)

@@ -169,6 +169,8 @@ func logConfig(t *config.Topic) *engine.LogConfig {
 		SegmentBytes: int64(t.SegmentBytes), SegmentMs: t.SegmentMs, SegmentJitterMs: t.SegmentJitterMs, SegmentIndexBytes: int(t.SegmentIndexBytes),
 		IndexIntervalBytes: int(t.IndexIntervalBytes), RetentionMs: t.RetentionMs, RetentionBytes: t.RetentionBytes,
 		Delete: t.Delete, Compact: t.Compact, FileDeleteDelayMs: t.FileDeleteDelayMs,
+		DeleteRetentionMs: t.DeleteRetentionMs, MinCompactionLagMs: t.MinCompactionLagMs, MaxCompactionLagMs: t.MaxCompactionLagMs,
+		MinCleanableRatio: t.MinCleanableRatio,
 	}
 }
 

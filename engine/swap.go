@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+
+	"kaas/engine/segment"
+	"kaas/engine/vfs"
+)
+
+// inDir runs background work on names in the log's directory, unless the log was deleted: then the names are another's.
+func (l *Log) inDir(work func() error) error {
+	l.pathMu.Lock()
+	defer l.pathMu.Unlock()
+	if l.Err() == ErrDeleted {
+		return ErrDeleted
+	}
+	return work()
+}
+
+// claim keeps a group of segments from retention until release, if all are in the log and none is the active one.
+func (l *Log) claim(group []*segment.Segment) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.Index(*l.segs.Load(), group[0])
+	if l.failed.Load() != nil || at < 0 {
+		return false
+	}
+	l.st.claimed = group[0]
+	return true
+}
+
+// release lets retention have what it was kept from.
+func (l *Log) release() {
+	l.mu.Lock()
+	l.st.claimed = nil
+	var gone []*segment.Segment
+	if l.failed.Load() == nil {
+		gone = l.detach(l.pub.read().start)
+	}
+	l.mu.Unlock()
+	if len(gone) > 0 {
+		l.e.later(l.cfg.Load().FileDeleteDelayMs, func() { l.removeSegments(gone) })
+	}
+}
+
+// swap puts a finished cleaned segment in the place of the group it was made from: on disk by the steps that FORMAT.md §8
+// states, in memory in one. next is the offset after its last batch. The names of the directory are held for one step at a
+// time. An error before the cleaned segment has become the truth leaves the log as it was; a later one takes it offline, and the
+// next start does the rest.
+func (l *Log) swap(group []*segment.Segment, cleaned *segment.Segment, next int64) error {
+	if !l.claim(group) {
+		return errors.Join(errGone, l.abandon(cleaned))
+	}
+	defer l.release()
+	err := l.inDir(func() error { return errors.Join(cleaned.AdvanceIndexes(), l.e.cfg.FS.SyncDir(l.dir())) })
+	if err == nil {
+		err = l.inDir(cleaned.AdvanceLog)
+	}
+	if err != nil {
+		return errors.Join(err, l.abandon(cleaned))
+	}
+	for _, step := range []func() error{
+		func() error { return l.inDir(l.syncEntries) },
+		func() error { return l.publishSwap(group, cleaned) },
+		func() error { return l.removeSwapped(group, next) },
+		func() error { return l.inDir(cleaned.AdvanceIndexes) },
+		func() error { return l.inDir(l.syncEntries) },
+		func() error { return l.inDir(cleaned.AdvanceLog) },
+		func() error { return l.inDir(l.syncEntries) },
+	} {
+		if err := step(); err != nil {
+			if errors.Is(err, ErrDeleted) {
+				cleaned.Retire()
+				return ErrDeleted
+			}
+			l.fail(fmt.Errorf("%w: a swap after compaction: %w", ErrStorage, err))
+			return err
+		}
+	}
+	cleaned.Settle()
+	return nil
+}
+
+// syncEntries makes the names in the log's directory durable. pathMu is held.
+func (l *Log) syncEntries() error { return l.e.cfg.FS.SyncDir(l.dir()) }
+
+// abandon gives up a cleaned segment that has not become the truth.
+func (l *Log) abandon(cleaned *segment.Segment) error {
+	err := l.inDir(cleaned.Abandon)
+	if errors.Is(err, ErrDeleted) { // its files went with the directory
+		cleaned.Retire()
+	}
+	return err
+}
+
+var errGone = errors.New("engine: segments to be cleaned are gone")
+
+// publishSwap lets readers have the cleaned segment. Those that hold files of the old ones go on with them.
+func (l *Log) publishSwap(group []*segment.Segment, cleaned *segment.Segment) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Err() == ErrDeleted {
+		return ErrDeleted
+	}
+	old := *l.segs.Load()
+	at := slices.Index(old, group[0])
+	if at < 0 {
+		panic(fmt.Sprintf("BUG: %s: segment %d was claimed and is gone", l.name(), group[0].Base()))
+	}
+	segs := append(make([]*segment.Segment, 0, len(old)), old[:at]...)
+	segs = append(append(segs, cleaned), old[at+len(group):]...)
+	l.segs.Store(&segs)
+	l.e.memory.Add(cleaned.Size())
+	for _, s := range group {
+		l.e.memory.Add(-s.Size())
+		s.Retire()
+	}
+	return nil
+}
+
+// removeSwapped removes the files of a group but those of its first segment, whose names the cleaned one takes over. next is
+// the offset after the last batch of that: up to there a start would remove them too. Of those after it, of which nothing
+// is left, the log files go one at a time, in order, each durably: what a later one replaced, or aborted, must not be left without it.
+func (l *Log) removeSwapped(group []*segment.Segment, next int64) error {
+	for _, s := range group[1:] {
+		err := l.inDir(func() error {
+			if s.Base() >= next {
+				if err := errors.Join(s.RemoveLog(), l.syncEntries()); err != nil {
+					return err
+				}
+			}
+			return errors.Join(s.Remove(), l.removeSnapshot(s.Base()))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return l.inDir(l.syncEntries)
+}
+
+// removeSnapshot removes the snapshot at the base of a segment that is gone. pathMu is held.
+func (l *Log) removeSnapshot(base int64) error {
+	err := l.e.cfg.FS.Remove(l.dir() + "/" + segment.FileName(base, segment.SnapshotSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// finishSwaps does what a crash in the middle of a swap left to do, and removes what never became the truth. It reports
+// whether the directory changed.
+func (ld *loader) finishSwaps(entries []vfs.DirEntry) (bool, error) {
+	var drop []string
+	var swaps []int64
+	for _, d := range entries {
+		base, suffix, ok := segment.ParseName(strings.TrimSuffix(d.Name, segment.SwapSuffix))
+		switch {
+		case strings.HasSuffix(d.Name, segment.CleanedSuffix):
+			drop = append(drop, d.Name)
+		case !ok || !strings.HasSuffix(d.Name, segment.SwapSuffix):
+		case suffix == segment.LogSuffix:
+			swaps = append(swaps, base)
+		}
+	}
+	for _, d := range entries {
+		base, suffix, ok := segment.ParseName(strings.TrimSuffix(d.Name, segment.SwapSuffix))
+		if ok && strings.HasSuffix(d.Name, segment.SwapSuffix) && suffix != segment.LogSuffix && !slices.Contains(swaps, base) {
+			drop = append(drop, d.Name)
+		}
+	}
+	for _, name := range drop {
+		if err := ld.fs.Remove(ld.dir + "/" + name); err != nil {
+			return false, err
+		}
+	}
+	for _, base := range swaps {
+		if err := ld.finishSwap(base, entries); err != nil {
+			return false, err
+		}
+	}
+	return len(drop)+len(swaps) > 0, nil
+}
+
+// finishSwap makes the segment of a .log.swap file take the place of those whose offsets it covers.
+func (ld *loader) finishSwap(base int64, entries []vfs.DirEntry) error {
+	l := ld.l
+	s := l.e.files.OpenSwap(l.e.cfg.Format, ld.dir, base, l.e.cfg.Clock())
+	defer s.Close()
+	res, err := s.Scan(segment.ScanOptions{Verify: true, Interval: math.MaxInt})
+	if err == nil && res.End != res.File {
+		err = fmt.Errorf("a cleaned segment is damaged: %w", res.Damage)
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range entries {
+		if b, _, ok := segment.ParseName(d.Name); ok && b > base && b < res.Next {
+			if err := ld.fs.Remove(ld.dir + "/" + d.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	for _, step := range []func() error{s.AdvanceIndexes, s.AdvanceLog} {
+		// Before each: the segments that are gone, then the indexes, have to be so when the log takes its name.
+		if err := ld.fs.SyncDir(ld.dir); err != nil {
+			return err
+		}
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	l.e.cfg.Logger.Info("finished a swap after compaction", "log", l.name(), "segment", base)
+	return ld.fs.SyncDir(ld.dir)
+}
