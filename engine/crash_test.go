@@ -171,6 +171,91 @@ func TestProducersOutliveTheirSegments(t *testing.T) {
 	}
 }
 
+// TestRecoveryLeavesSnapshots: as a roll does, so that producers outlive segments that were recovered, too.
+func TestRecoveryLeavesSnapshots(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, small(1000))
+	f.e.work.max = 0 // nothing is sealed
+	for i := range int32(3) {
+		f.append(l, spec{pid: int64(5 + i), size: 500})
+	}
+	killed := d.Clone()
+	f.e.work.max = 1
+	f = onDisk(t, killed, PageCache)
+	l = f.log(false, small(1000))
+	if err := f.e.Recover(t.Context(), []*Log{l}, nil); err != nil {
+		t.Fatal(err)
+	}
+	f.append(l, spec{pid: 9, size: 10}) // dirty again, in the last segment
+	if _, err := l.DeleteRecords(2); err != nil {
+		t.Fatal(err)
+	}
+	f.e.reaper.wait()
+	f = onDisk(t, killed.Clone(), PageCache)
+	l = f.log(false, small(1000))
+	if e := f.append(l, spec{pid: 5, size: 500}); !e.Duplicate || e.BaseOffset != 0 {
+		t.Errorf("a repeat: %+v", e)
+	}
+}
+
+// TestLostDirtyLine: a log that a start has to scan although its line was lost is whole for the start after that, too.
+func TestLostDirtyLine(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, nil)
+	f.append(l, spec{})
+	f.close()
+	f = onDisk(t, d, PageCache)
+	l = f.log(false, nil)
+	f.append(l, spec{pid: 5, txn: true})
+	f.append(l, spec{pid: 5, txn: true, control: true})
+	cut := d.Clone()
+	if err := cut.Edit(modelDir+"/"+journalName, func([]byte) []byte { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := AbortedTxn{ProducerID: 5, FirstOffset: 1, LastOffset: 2, LastStable: 3}
+	for start := range 2 {
+		f = onDisk(t, cut, PageCache)
+		l = f.log(false, nil)
+		if err := l.Load(); err != nil {
+			t.Fatal(err)
+		}
+		if got := l.AbortedIn(nil, 0, 3); len(got) != 1 || got[0] != want {
+			t.Errorf("start %d: %+v", start, got)
+		}
+		cut = cutAll(cut)
+	}
+}
+
+// TestStaleTxnIndex: an index of transactions that were lost with the end of the log goes.
+func TestStaleTxnIndex(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, nil)
+	f.append(l, spec{pid: 5, txn: true})
+	size := l.SizeBytes()
+	f.append(l, spec{pid: 5, txn: true, control: true})
+	if err := l.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	f.append(l, spec{})
+	cut := d.Clone()
+	name := modelDir + "/t-0/" + segment.FileName(0, segment.LogSuffix)
+	if err := cut.Edit(name, func(b []byte) []byte { return b[:size] }); err != nil {
+		t.Fatal(err)
+	}
+	f = onDisk(t, cut, PageCache)
+	l = f.log(false, nil)
+	if err := f.e.Recover(t.Context(), []*Log{l}, nil); err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	if got := cut.Files("*" + segment.TxnIndexSuffix); len(got) != 0 {
+		t.Errorf("left: %q", got)
+	}
+}
+
 // TestCloseAfterRetention: the snapshot of the last checkpoint may have gone with a segment.
 func TestCloseAfterRetention(t *testing.T) {
 	d := crashfs.New()

@@ -137,7 +137,14 @@ func (ld *loader) load() error {
 			return err
 		}
 	}
-	return ld.rebuild()
+	if err := ld.rebuild(); err != nil || j.dirty || ld.scannedFrom < 0 || len(ld.segs) == 0 {
+		return err
+	}
+	// Scanned though clean: the line that said dirty is lost. The next start would not scan again, so what was found goes to the files.
+	if err := ld.segs[len(ld.segs)-1].Checkpoint(); err != nil {
+		return err
+	}
+	return ld.fs.SyncDir(ld.dir)
 }
 
 // foreign reports whether partition.metadata names another topic. One that is missing or damaged is written again.
@@ -291,7 +298,7 @@ func (ld *loader) rebuild() error {
 	}
 	now := l.e.cfg.Clock().UnixMilli()
 	st.producers.Open(func(id, first int64) { l.pub.begin(id, first) })
-	for _, s := range ld.segs {
+	for i, s := range ld.segs {
 		if s.Next() <= from {
 			continue
 		}
@@ -299,6 +306,10 @@ func (ld *loader) rebuild() error {
 		err := s.Walk(from, func(info *BatchInfo, batch func() ([]byte, error)) error {
 			return ld.replay(s, info, batch, rebuilt, now)
 		})
+		if err == nil && rebuilt && i < len(ld.segs)-1 && st.producers.Len() > 0 {
+			// As a roll leaves it: a later start that scans only what follows, or finds this segment gone, begins from it.
+			err = l.writeSnapshot(ld.segs[i+1].Base(), st.producers.Snapshot())
+		}
 		if err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (s *Segment) Aborted(out []AbortedTxn, from, to int64) ([]AbortedTxn, bool)
 
 func (s *Segment) resetAborted() {
 	s.txns.mu.Lock()
-	s.txns.list, s.txns.saved = nil, 0
+	s.txns.list, s.txns.saved = nil, -1 // a file that is there is of before
 	s.txns.mu.Unlock()
 }
 
@@ -97,7 +97,13 @@ func (x *txnIndex) flush(s *Segment) error {
 	if s.files.memory || len(list) == saved {
 		return nil
 	}
-	if err := vfs.WriteFile(s.files.FS, s.dir, FileName(s.base, TxnIndexSuffix), encodeAborted(list)); err != nil {
+	var err error
+	if len(list) > 0 {
+		err = vfs.WriteFile(s.files.FS, s.dir, FileName(s.base, TxnIndexSuffix), encodeAborted(list))
+	} else if err = s.files.FS.Remove(s.path(TxnIndexSuffix)); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
 		return err
 	}
 	x.mu.Lock()

@@ -235,6 +235,13 @@ func TestCutSizes(t *testing.T) {
 	if len(seen) != 3 || !seen["abcdef"] || !seen["abc"] || !seen["abc\x00\x00"] {
 		t.Errorf("seen %v", seen)
 	}
+	_, err := f.WriteAt([]byte("xyz"), 4)
+	must(t, err)
+	if got := content(t, d.CrashAs(newRand(1), Cut{Data: All, Sector: 512}), "/f"); got != "abcdxy" {
+		t.Errorf("grew without the sizes before: %q", got)
+	}
+	must(t, f.Truncate(5))
+	must(t, f.ZeroFill(4, 1))
 	must(t, f.Sync())
 	if got := content(t, d.CrashAs(newRand(1), keepNone), "/f"); got != "abc\x00\x00" {
 		t.Errorf("synced: %q", got)

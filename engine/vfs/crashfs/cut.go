@@ -24,7 +24,8 @@ func (k Keep) String() string { return [...]string{"none", "all", "prefix", "som
 
 // Cut says what a power cut leaves. Names are directory entries, sizes those of files: the metadata of a file system. Data is
 // kept by the sector, a sector with all writes to it up to some moment; a write larger than a sector is torn so. A file whose
-// size or later sectors were kept reads zeros where others were lost. A rename is kept or lost whole.
+// size or later sectors were kept reads zeros where others were lost. Sizes of one file are kept in their order: behind a cut or an
+// allocation that was lost the file does not grow. A rename is kept or lost whole.
 type Cut struct {
 	Names, Sizes, Data Keep
 	Percent            int // chance of each with Some
@@ -150,6 +151,7 @@ func (p *cutter) data(n *node) []byte {
 	if m := len(n.pending); m > 0 {
 		own = p.between(n.pending[0].seq, n.pending[m-1].seq)
 	}
+	late := false                // a change of size was lost, so later ones are: the file does not grow
 	sectors := map[int64]int64{} // number → writes before this moment are in
 	for _, c := range n.pending {
 		if c.kept {
@@ -157,8 +159,10 @@ func (p *cutter) data(n *node) []byte {
 			continue
 		}
 		if c.data == nil {
-			if p.keeps(p.Sizes, c.seq, own) {
+			if !late && p.keeps(p.Sizes, c.seq, own) {
 				b = c.apply(b)
+			} else {
+				late = true
 			}
 			continue
 		}
@@ -172,7 +176,11 @@ func (p *cutter) data(n *node) []byte {
 				sectors[s] = until
 			}
 			if c.seq < until {
-				b = splice(b, c.off+at, c.data[at:end])
+				part := c.data[at:end]
+				if room := int64(len(b)) - (c.off + at); late && room < int64(len(part)) {
+					part = part[:max(0, room)]
+				}
+				b = splice(b, c.off+at, part)
 			}
 			at = end
 		}
