@@ -12,8 +12,11 @@ import (
 	"kaas/server/topics"
 )
 
-// Produce, key 0, v3-v10. v3 transactional id, magic 2 only; v5 log start offset in the answer; v7 zstd; v8 record errors and message;
-// v9 flexible; v10 the current leader in the answer.
+// Produce, key 0, v0-v10. v1 throttle time; v2 log append time in the answer; v3 transactional id; v5 log start offset in the answer; v7
+// zstd; v8 record errors and message; v9 flexible; v10 the current leader in the answer.
+//
+// Deviation: message formats 0 and 1 are not served yet: v0 to v2 take format 2 alone and answer 43 to the older ones. They are offered
+// because librdkafka up to 2.3 compresses with gzip, snappy and lz4 only for a broker that offers Produce v0.
 //
 // The way of a request: decode into scratch memory, validate each batch in the read buffer, gather it under its partition; at the end
 // of the round one write per partition (gatherer.flush), then the answer is encoded. acks=-1 is sent when the group commit that covers

@@ -10,6 +10,9 @@ import (
 // v7 the greatest timestamp (-3); v8 the earliest local offset (-4).
 //
 // Look-ups by time may read segments, so all of it runs on a worker.
+//
+// Deviation: under group-commit the end (-1) is the durable end of the log, and records written after it are not found by time: the high
+// watermark moves with the sync.
 
 // Times with a meaning of their own; others are timestamps in ms.
 const (

@@ -9,6 +9,10 @@ import (
 // FindCoordinator, key 10, v0-v4. v1 key type, error message, throttle time; v3 flexible; v4 many keys in one request.
 //
 // This broker is the coordinator of every group and transactional id. Asking makes the internal topic, as in Apache.
+//
+// Deviation: groups and transactions themselves are not served yet: the coordinator is found, and the APIs that need it are not offered.
+// Deviation: the first question is answered with the coordinator. Apache says 15 until the internal topic is there; here it is there
+// before the answer.
 
 // Key types of FindCoordinator.
 const (

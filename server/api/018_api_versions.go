@@ -10,6 +10,9 @@ import (
 // supported and finalized features (tagged).
 //
 // A version out of range is answered in v0 with error 35 and key 18 alone (KIP-511).
+//
+// Deviation: only what is served is listed. Apache lists all its APIs.
+// Deviation: the epoch of finalized features is always 0, because features cannot be altered: UpdateFeatures is not served yet.
 func serveApiVersions(c *call) {
 	ls := c.conn.Data.(*connState).ls // every connection asks this once: it leaves no garbage
 	q, p := &ls.versionsRequest, &ls.versionsResponse

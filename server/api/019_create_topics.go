@@ -11,6 +11,9 @@ import (
 // answer; v7 topic id in the answer.
 //
 // All topics of a request are made by one durable write, and are visible on every connection before the answer is sent (regression 15).
+//
+// Deviation: timeout_ms is not looked at: the topic is made before the answer, however long the write takes.
+// Deviation: policies (create.topic.policy.class.name) cannot be set, because they are Java classes.
 func createTopics(c *call, q *api.CreateTopicsRequest, p *api.CreateTopicsResponse) {
 	named := make(map[string]int, len(q.Topics))
 	for i := range q.Topics {

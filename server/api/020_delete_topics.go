@@ -9,6 +9,8 @@ import (
 // DeleteTopics, key 20, v0-v6. v4 flexible; v5 error message; v6 topics by id.
 //
 // The topic is gone from every connection, durably, before the answer; its files are renamed at once and removed later.
+//
+// Deviation: timeout_ms is not looked at, as in CreateTopics.
 func deleteTopics(c *call, q *api.DeleteTopicsRequest, p *api.DeleteTopicsResponse) {
 	if !c.s.topics.Config().DeleteTopics {
 		c.refuseDeletes(q, p)

@@ -11,6 +11,9 @@ import (
 // DeleteRecords, key 21, v0-v2. v2 flexible.
 //
 // The log start is durable before the answer; files go later. -1 stands for the high watermark.
+//
+// Deviation: Apache writes log starts to a checkpoint once a minute, so a kill can bring deleted records back; here it cannot.
+// Deviation: timeout_ms is not looked at: no replica has to be waited for.
 func deleteRecords(c *call, q *api.DeleteRecordsRequest, p *api.DeleteRecordsResponse) {
 	for i := range q.Topics {
 		t := &q.Topics[i]

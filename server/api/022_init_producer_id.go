@@ -4,8 +4,10 @@ import "kaas/codec/api"
 
 // InitProducerId, key 22, v0-v4. v2 flexible; v3 producer id and epoch to recover; v4 error 90 in place of 47.
 //
-// Without a transactional id: a producer id that was never given out before, over restarts either (regression 75). With one the
-// transaction coordinator answers, which this broker does not have yet: 15, which clients take as "come again".
+// Without a transactional id: a producer id that was never given out before, over restarts either (regression 75).
+//
+// Deviation: transactions are not served yet, so a request with a transactional id is answered with 15, which clients take as "come
+// again".
 func initProducerID(c *call, q *api.InitProducerIdRequest, p *api.InitProducerIdResponse) {
 	p.ProducerEpoch = -1
 	if q.TransactionalId.Valid {

@@ -8,6 +8,8 @@ import (
 // IncrementalAlterConfigs, key 44, v0-v1 (KIP-339). v1 flexible.
 //
 // A topic's setting is in force for the next request when the answer arrives.
+//
+// Deviation: as in AlterConfigs; and the loggers whose levels can be altered are those of this broker.
 func incrementalAlterConfigs(c *call, q *api.IncrementalAlterConfigsRequest, p *api.IncrementalAlterConfigsResponse) {
 	a := alteration{c: c, validateOnly: q.ValidateOnly}
 	for i := range q.Resources {

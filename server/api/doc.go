@@ -10,4 +10,17 @@
 //     holds the connection.
 //   - Nothing here blocks an event loop. Work that may block runs on the engine's worker pool with its frame copied.
 //   - The produce and fetch paths allocate nothing per request in steady state.
+//
+// What concerns every API, for docs/api-reference.md (which is made of the comments that open the handlers' files; a line that begins
+// with the word below begins a point):
+//
+// Deviation: clients are neither authenticated nor encrypted nor authorized: whoever reaches the port may do everything, and authorized
+// operations, where a client asks for them, are all there are. TLS, SASL and ACLs are not served yet; their settings stop the start.
+// Deviation: throttle_time_ms is always 0: quotas are not served yet.
+// Deviation: a partition has one replica, this broker. Nothing is replicated, elected or moved, and a larger replication factor is
+// refused, as Apache does with one broker.
+// Deviation: under kaas.durability=group-commit the high watermark is the durable end of the log, not its end, so no client sees a record that a
+// power cut could take back. Under page-cache it is the end, as with Apache's defaults.
+// Deviation: a log that fails (damage, a failed sync) takes no more writes until the next start, and the others go on. Apache takes its whole log
+// directory offline, and stops when that was the last.
 package api

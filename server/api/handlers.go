@@ -17,7 +17,7 @@ const maxKey = 128
 
 // served lists what this broker serves, in the order of the keys. min and max are versions; they lie within the registry's range.
 var served = [...]handler{
-	{key: api.KeyProduce, min: 3, max: 10},
+	{key: api.KeyProduce, min: 0, max: 10},
 	{key: api.KeyFetch, min: 4, max: 16},
 	{key: api.KeyListOffsets, min: 0, max: 8, serve: offLoop(listOffsets)},
 	{key: api.KeyMetadata, min: 0, max: 12, serve: serveMetadata},

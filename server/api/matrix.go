@@ -7,7 +7,7 @@ import (
 	"kaas/codec/api"
 )
 
-//go:generate go run ./gen ../../docs/api-matrix.md
+//go:generate go run ./gen . ../../docs/api-matrix.md ../../docs/api-reference.md
 
 // WriteMatrix writes the table of every API of Apache Kafka 3.7 and what of it is served: the page docs/api-matrix.md.
 func WriteMatrix(w io.Writer) error {
@@ -48,6 +48,16 @@ broker advertises in ApiVersions. Every version of every API is encoded and deco
 		}
 	}
 	return nil
+}
+
+// ServedVersions tells which versions of an API are served, for the pages.
+func ServedVersions(key int16) (first, last int16, ok bool) {
+	for i := range served {
+		if h := &served[i]; h.key == key {
+			return h.min, h.max, true
+		}
+	}
+	return 0, 0, false
 }
 
 // versions writes a range of versions.

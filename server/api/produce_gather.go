@@ -125,6 +125,9 @@ func (g *gatherer) admit(op *produceOp, topic *topics.Topic, data *api.ProduceRe
 	if data.Records.Null() {
 		return api.ErrUnknownServerError
 	}
+	if op.head.Version < 3 && oldFormat(data.Records.Bytes) {
+		return api.ErrUnsupportedForMessageFormat
+	}
 	g.env.NowMs, g.env.ProduceVersion = g.s.now(), op.head.Version
 	records := data.Records.Bytes
 	info, rejected := batch.Validate(records, &set.Rules, &g.env)
@@ -146,6 +149,12 @@ func (g *gatherer) admit(op *produceOp, topic *topics.Topic, data *api.ProduceRe
 	}
 	g.append(part, records, &info, entryRef{op: op, topic: i, part: j})
 	return api.ErrNone
+}
+
+// oldFormat tells whether a record set begins with a message of format 0 or 1.
+func oldFormat(set []byte) bool {
+	const magicAt = 16
+	return len(set) > magicAt && (set[magicAt] == 0 || set[magicAt] == 1)
 }
 
 // refuse writes why a batch was refused into the answer.

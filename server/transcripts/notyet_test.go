@@ -11,7 +11,7 @@ var notYet = map[string]string{
 	"quotas": `
 		client-quotas restart-topics-configs-acls`,
 	"message formats 0 and 1": `
-		fetch-max-bytes fetch-v0 fetch-v3 produce-down-conversion produce-magic1-several produce-magic2-in-v2 produce-v0
+		fetch-max-bytes fetch-v0 fetch-v3 produce-down-conversion produce-magic1-several produce-v0
 		produce-v2`,
 	"groups and committed offsets": `
 		group-empty-assignment-list group-initial-delay-zero group-leader-omits-assignment group-max-size
