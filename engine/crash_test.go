@@ -256,6 +256,28 @@ func TestStaleTxnIndex(t *testing.T) {
 	}
 }
 
+// TestStartAfterAKill: a log start that a start has shown does not go back, though the line was not synced before the kill.
+func TestStartAfterAKill(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, nil)
+	f.append(l, spec{n: 5})
+	if err := l.checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.e.journal.update("t-0", func(e *journalEntry) { e.start = 3 }); err != nil {
+		t.Fatal(err)
+	}
+	killed := d.Clone()
+	for _, disk := range []func() *crashfs.Disk{func() *crashfs.Disk { return killed }, func() *crashfs.Disk { return cutAll(killed) }} {
+		f = onDisk(t, disk(), PageCache)
+		l = f.log(false, nil)
+		if err := l.Load(); err != nil || l.Offsets().LogStart != 3 {
+			t.Errorf("log start %d, %v", l.Offsets().LogStart, err)
+		}
+	}
+}
+
 // TestCloseAfterRetention: the snapshot of the last checkpoint may have gone with a segment.
 func TestCloseAfterRetention(t *testing.T) {
 	d := crashfs.New()

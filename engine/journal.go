@@ -101,8 +101,10 @@ func openJournal(f vfs.FS, dir string) (*journal, error) {
 	if len(j.entries) == 0 {
 		return j, nil
 	}
-	// After a kill neither these lines nor the directories of the logs in them need be durable.
-	j.written.Add(1)
+	// After a kill neither these lines nor the directories of the logs in them need be durable: a log start is published from here.
+	if err := j.file.Sync(); err != nil {
+		return nil, err
+	}
 	return j, f.SyncDir(dir)
 }
 
