@@ -48,17 +48,19 @@ func (d *smallDisk) leave(pages int) {
 		d.t.Fatal(err)
 	}
 	defer f.Close()
-	for at := int64(0); ; at += pageBytes {
-		err := unix.Fallocate(int(f.Fd()), 0, at, pageBytes)
-		if errors.Is(err, unix.ENOSPC) {
-			if err := f.Truncate(max(0, at-int64(pages)*pageBytes)); err != nil {
-				d.t.Fatal(err)
+	at := int64(0)
+	for _, step := range []int64{1 << 20, pageBytes} {
+		for err = nil; err == nil; {
+			if err = unix.Fallocate(int(f.Fd()), 0, at, step); err == nil {
+				at += step
 			}
-			return
 		}
-		if err != nil {
+		if !errors.Is(err, unix.ENOSPC) {
 			d.t.Fatal(err)
 		}
+	}
+	if err := f.Truncate(max(0, at-int64(pages)*pageBytes)); err != nil {
+		d.t.Fatal(err)
 	}
 }
 
@@ -203,8 +205,8 @@ func startOnFullDisk(t *testing.T, killed string, stored int, next batch) {
 func TestLittleRoomForANewPartition(t *testing.T) {
 	for _, durability := range []string{"group-commit", "page-cache"} {
 		t.Run(durability, func(t *testing.T) {
-			const most = 40 // pages; more than a new partition takes
-			d := newSmallDisk(t, 8<<20)
+			const most = 40              // pages; more than a new partition takes
+			d := newSmallDisk(t, 16<<20) // partitions with enough room take some ahead
 			b := start(t, d.dir(), "kaas.durability", durability)
 			c := b.dial()
 			c.create("t", most)
