@@ -144,23 +144,30 @@ func fullDisk(t *testing.T, durability, segment string) {
 	if got := c.all("t", 0); len(got) != int(stored) {
 		t.Errorf("%d records of %d", len(got), stored)
 	}
-	startOnFullDisk(t, killed, int(stored)-1, big(stored-1))
+	restartsOfFullDisk(t, d, b, killed, int(stored), big)
+}
+
+// restartsOfFullDisk starts what was killed while the disk was full, and what is stopped while it is; big makes the batches.
+func restartsOfFullDisk(t *testing.T, d *smallDisk, b *broker, killed string, stored int, big func(i int32) batch) {
+	t.Helper()
+	durability := b.Ready().Durability
+	startOnFullDisk(t, killed, stored-1, big(int32(stored)-1))
 	again := start(t, killed, "kaas.durability", durability).dial()
-	if got := again.all("t", 0); len(got) != int(stored)-1 {
+	if got := again.all("t", 0); len(got) != stored-1 {
 		t.Errorf("killed while the disk was full: %d records of %d", len(got), stored-1)
 	}
-	again.stored("t", 0, big(stored-1), int64(stored)-1)
+	again.stored("t", 0, big(int32(stored)-1), int64(stored)-1)
 
 	// A stop on a full disk may not leave all behind that a clean one does; the next start makes up for it.
 	d.leave(0)
 	b.down = true
 	_ = b.Stop()
 	d.free()
-	c = start(t, d.dir(), "kaas.durability", durability).dial()
-	if got := c.all("t", 0); len(got) != int(stored) {
+	c := start(t, d.dir(), "kaas.durability", durability).dial()
+	if got := c.all("t", 0); len(got) != stored {
 		t.Errorf("stopped while the disk was full: %d records of %d", len(got), stored)
 	}
-	c.stored("t", 0, big(stored), int64(stored))
+	c.stored("t", 0, big(int32(stored)), int64(stored))
 }
 
 // startOnFullDisk starts what was killed with hardly any room. Either the start is refused, saying why, or reads work, and writes do as
