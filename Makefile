@@ -3,7 +3,7 @@ GO     ?= go
 ARGS   ?=
 FUZZTIME ?= 20s
 
-.PHONY: run build test race interop interop-short fuzz bench generate lint cover
+.PHONY: run build test soak race interop interop-short fuzz bench generate lint cover
 
 run: build ## build and run the broker: data in ./data, port 9092
 	./bin/kaas serve $(ARGS)
@@ -13,6 +13,12 @@ build:
 
 test:
 	$(GO) test ./...
+
+# Thousands of random runs of the engine and of its state store, with the power cut at every operation; SEEDS each.
+SEEDS ?= 2000
+soak:
+	$(GO) test ./engine -run 'TestModel$$' -count=1 -timeout 0 -seeds $(SEEDS) -v
+	$(GO) test ./engine/state -run TestPowerCut -count=1 -timeout 0 -seeds $(SEEDS)
 
 race:
 	$(GO) test -race ./...
