@@ -22,6 +22,14 @@ import (
 // of the round one write per partition (gatherer.flush), then the answer is encoded. acks=-1 is sent when the group commit that covers
 // it has ended. A request with a batch that needs blocking work (recompression, a look inside a compressed batch, a log not yet
 // loaded) goes to a worker as a whole, with the connection held.
+//
+// Deviation: acks=-1 waits for the disk under group-commit, with no time-out (timeout_ms is not looked at). Apache answers from the page
+// cache, since its other replicas are what makes a record last.
+// Deviation: compressed batches stay closed, so what is wrong inside one is not found, unless the topic needs a look (compaction, bounds
+// of timestamps, another compression) or kaas.compressed.batch.validation=full asks for it: opening them all costs processor time.
+// Deviation: a record in a compressed batch that was opened must fill its frame. Apache passes over the rest, and consumers then fail.
+// Deviation: a batch of 26 bytes is corrupt (2); Apache says -1.
+// Deviation: transactions are not served yet: a batch of one is refused with 48.
 
 // produceOp is one Produce request in the works.
 type produceOp struct {

@@ -18,6 +18,9 @@ import (
 // The way of a request: resolve the session and the partitions, read them all (index look-ups only: what is found are slices of files),
 // and answer if there is enough; else park with the connection held until the log moves, or max_wait_ms is over. Records are never
 // copied: the answer is encoded without them, and netio sends the slices of the segment files in their places.
+//
+// Deviation: v0 to v3 answer in message formats 0 and 1, which are not served yet.
+// Deviation: no follower fetches from here, and there is no replica to prefer: the rack is read and makes no difference.
 
 // fetchOp is one Fetch request in the works; pooled per loop, and all of it belongs to that loop, but for wake.
 type fetchOp struct {

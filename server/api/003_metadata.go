@@ -10,9 +10,6 @@ import (
 // epoch; v8 authorized operations; v9 flexible; v10 topic ids in answers; v11 no cluster operations; v12 topics asked by id.
 //
 // Small answers are made on the loop; auto-creation and long lists run on a worker.
-//
-// Deviation: this broker always names itself as the controller, since it does the controller's work. Apache in KRaft mode names any
-// broker.
 
 // metadataOnLoopMax is the number of topics up to which an answer is made on the loop.
 const metadataOnLoopMax = 200

@@ -11,8 +11,8 @@ import (
 //
 // It replaces all settings of a resource: what the request does not name is reset (regression 64). Deprecated since KIP-339.
 //
-// Deviation: a setting that is known and not built yet is refused with 42 unless it is given its default: nothing is without effect in
-// silence.
+// Deviation: a setting that is known and not built yet is refused unless it is given its default: nothing is without effect in silence.
+// Deviation: listeners cannot be altered in a running broker; Apache opens and closes them. Not served yet.
 // Deviation: CLIENT_METRICS resources (16) are refused with 42: client telemetry is not served yet.
 // Deviation: policies (alter.config.policy.class.name) cannot be set, because they are Java classes.
 func alterConfigs(c *call, q *api.AlterConfigsRequest, p *api.AlterConfigsResponse) {

@@ -21,6 +21,7 @@
 // refused, as Apache does with one broker.
 // Deviation: under kaas.durability=group-commit the high watermark is the durable end of the log, not its end, so no client sees a record that a
 // power cut could take back. Under page-cache it is the end, as with Apache's defaults.
-// Deviation: a log that fails (damage, a failed sync) takes no more writes until the next start, and the others go on. Apache takes its whole log
-// directory offline, and stops when that was the last.
+// Deviation: a log whose sync failed takes no more writes until the next start, and the others go on; a full disk fails the appends that
+// need room and nothing else, until there is room again. Apache takes its whole log directory offline in either case, and stops when that
+// was the last.
 package api

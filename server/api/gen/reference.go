@@ -31,6 +31,9 @@ var opening = regexp.MustCompile(`^([A-Z]\w+), key (\d+), (v\d+(?:-v\d+)?)((?: \
 // regressionNote refers to docs/regressions.md, which not every number is in; readers of the page need it less than those of the code.
 var regressionNote = regexp.MustCompile(` \(regressions? [\d, ]+\)`)
 
+// plainWord is a word, and no name of a field, a version or a setting.
+var plainWord = regexp.MustCompile(`^[a-z]+,?$`)
+
 // description is what a comment says of an API.
 type description struct {
 	versions   string // as the comment has them, "v3-v10"
@@ -104,7 +107,10 @@ func writeAPI(out *strings.Builder, f *api.Fact, d *description) {
 
 func writeDeviations(out *strings.Builder, list []string) {
 	for _, d := range list {
-		fmt.Fprintf(out, "- %s\n", strings.ToUpper(d[:1])+d[1:])
+		if word, _, _ := strings.Cut(d, " "); plainWord.MatchString(word) {
+			d = strings.ToUpper(d[:1]) + d[1:]
+		}
+		fmt.Fprintf(out, "- %s\n", d)
 	}
 	out.WriteString("\n")
 }
