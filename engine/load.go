@@ -73,6 +73,7 @@ func (ld *loader) load() error {
 	if !j.is(l.spec.TopicID) {
 		j = journalEntry{} // of a deleted topic of this name; the line that took it back was lost with the power
 		l.e.journal.forget(l.name())
+		l.e.cleaner.forget(l)
 	}
 	ld.start = j.start
 	ld.scannedFrom = -1
@@ -98,12 +99,8 @@ func (ld *loader) load() error {
 	}
 	ld.st.dirMade = true
 	ld.st.marked = j.dirty
-	if changed, err := ld.finishSwaps(entries); err != nil {
+	if entries, err = ld.finishSwaps(entries); err != nil {
 		return err
-	} else if changed {
-		if entries, err = ld.fs.ReadDir(ld.dir); err != nil {
-			return err
-		}
 	}
 	if err := ld.sortFiles(entries); err != nil {
 		return err
@@ -115,6 +112,22 @@ func (ld *loader) load() error {
 	if err := ld.openSegments(recovery); err != nil {
 		return err
 	}
+	if err := ld.settle(j.dirty); err != nil {
+		return err
+	}
+	if err := ld.rebuild(); err != nil || j.dirty || ld.scannedFrom < 0 || len(ld.segs) == 0 {
+		return err
+	}
+	// Scanned though clean: the line that said dirty is lost. The next start would not scan again, so what was found goes to the files.
+	if err := ld.segs[len(ld.segs)-1].Checkpoint(); err != nil {
+		return err
+	}
+	return ld.fs.SyncDir(ld.dir)
+}
+
+// settle finds the start and the end of the log from its segments, and makes their names durable if they need not be.
+func (ld *loader) settle(dirty bool) error {
+	l := ld.l
 	if len(ld.segs) > 0 {
 		ld.start = max(ld.start, ld.segs[0].Base())
 		ld.st.end = ld.segs[len(ld.segs)-1].Next()
@@ -128,20 +141,11 @@ func (ld *loader) load() error {
 	if ld.damage != nil {
 		l.e.cfg.Logger.Warn("cut a torn tail", "log", l.name(), "end", ld.st.end, "error", ld.damage)
 	}
-	if j.dirty {
-		// What a killed process left may not be durable yet: data is (see keep), names are now. That of the directory is since Open.
-		if err := l.syncMetadata(); err != nil {
-			return err
-		}
-		if err := ld.fs.SyncDir(ld.dir); err != nil {
-			return err
-		}
+	if !dirty {
+		return nil
 	}
-	if err := ld.rebuild(); err != nil || j.dirty || ld.scannedFrom < 0 || len(ld.segs) == 0 {
-		return err
-	}
-	// Scanned though clean: the line that said dirty is lost. The next start would not scan again, so what was found goes to the files.
-	if err := ld.segs[len(ld.segs)-1].Checkpoint(); err != nil {
+	// What a killed process left may not be durable yet: data is (see keep), names are now. That of the directory is since Open.
+	if err := l.syncMetadata(); err != nil {
 		return err
 	}
 	return ld.fs.SyncDir(ld.dir)

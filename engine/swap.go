@@ -152,9 +152,9 @@ func (l *Log) removeSnapshot(base int64) error {
 	return err
 }
 
-// finishSwaps does what a crash in the middle of a swap left to do, and removes what never became the truth. It reports
-// whether the directory changed.
-func (ld *loader) finishSwaps(entries []vfs.DirEntry) (bool, error) {
+// finishSwaps does what a crash in the middle of a swap left to do, and removes what never became the truth. It returns
+// what is in the directory then.
+func (ld *loader) finishSwaps(entries []vfs.DirEntry) ([]vfs.DirEntry, error) {
 	var drop []string
 	var swaps []int64
 	for _, d := range entries {
@@ -175,15 +175,18 @@ func (ld *loader) finishSwaps(entries []vfs.DirEntry) (bool, error) {
 	}
 	for _, name := range drop {
 		if err := ld.fs.Remove(ld.dir + "/" + name); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
 	for _, base := range swaps {
 		if err := ld.finishSwap(base, entries); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	return len(drop)+len(swaps) > 0, nil
+	if len(drop)+len(swaps) == 0 {
+		return entries, nil
+	}
+	return ld.fs.ReadDir(ld.dir)
 }
 
 // finishSwap makes the segment of a .log.swap file take the place of those whose offsets it covers.
