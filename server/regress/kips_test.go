@@ -41,3 +41,27 @@ func TestKIPs(t *testing.T) {
 		t.Errorf("%d rows were read of %d", len(rows), len(all))
 	}
 }
+
+// Tests that other pages name are there, too.
+func TestNamesInPages(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile("`([a-z0-9/]+\\.Test\\w+)`").FindAllStringSubmatch(string(text), -1) {
+			found++
+			if err := testExists(name[1], ""); err != nil {
+				t.Errorf("%s: %v", filepath.Base(page), err)
+			}
+		}
+	}
+	if found < 100 {
+		t.Errorf("%d names were found", found)
+	}
+}
