@@ -217,6 +217,9 @@ func (w *world) await(_ int, l *Log, m *mlog) bool {
 		if !w.faulty || w.faults.Fired() == 0 {
 			w.fail("wait for %s: %v", m.name(), err)
 		}
+		if l.Err() == nil {
+			w.fail("wait for %s: %v, and it is not offline", m.name(), err)
+		}
 		w.offline(l, m)
 		return false
 	}
