@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// keys is a RecordFormat for tests that compact nothing.
+type keys struct{}
+
+func (keys) Keys([]byte, func(int64, []byte, bool) bool) error { return nil }
+func (keys) Rebuild(dst, _ []byte, _ func(int32) bool, _ int64) ([]byte, error) {
+	return dst, nil
+}
+
+// TestCleanerCheckpoint: Kafka's file is read, damaged lines count as missing, and what is saved is read again; a new log of an
+// old name begins anew.
+func TestCleanerCheckpoint(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.Records = keys{} })
+	f.close()
+	path := filepath.Join(f.cfg.Dir, cleanedName)
+	text := "0\n6\nt 0 42\nwith-dash 12 7\nt -1 3\nt 1\nt 2 x\nt 3 -4\n"
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.open()
+	if got := len(f.e.cleaner.clean); got != 2 || f.e.cleaner.clean["t-0"] != 42 || f.e.cleaner.clean["with-dash-12"] != 7 {
+		t.Errorf("read %v", f.e.cleaner.clean)
+	}
+	if err := f.e.cleaner.save(); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != text {
+		t.Errorf("written without a change: %q", b)
+	}
+	l := f.log(true, nil)
+	if off, ok := f.e.cleaner.firstDirty(l); ok {
+		t.Errorf("a new log is clean up to %d", off)
+	}
+	if err := f.e.cleaner.save(); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "0\n1\nwith-dash 12 7\n" {
+		t.Errorf("written %q", b)
+	}
+	f.close()
+	if err := os.WriteFile(path, []byte("1\n1\nt 0 42\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f.open()
+	if got := len(f.e.cleaner.clean); got != 0 {
+		t.Errorf("another version was read: %v", f.e.cleaner.clean)
+	}
+}
+
+// TestCleanerThreads: there are as many as asked for, and none after a close.
+func TestCleanerThreads(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.Records = keys{} })
+	running := func() int {
+		f.e.cleaner.mu.Lock()
+		defer f.e.cleaner.mu.Unlock()
+		return f.e.cleaner.threads
+	}
+	for _, n := range []int{2, 5, 1, 0, 3} {
+		f.e.SetCleaner(CleanerConfig{Threads: n, Backoff: time.Hour})
+		for end := time.Now().Add(30 * time.Second); running() != n; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d threads, want %d", running(), n)
+			}
+		}
+	}
+	e := f.e
+	f.close()
+	e.SetCleaner(CleanerConfig{Threads: 4})
+	if e.cleaner.threads != 3 {
+		t.Errorf("%d threads after the close", e.cleaner.threads)
+	}
+}
+
+// TestCleanerThrottle: bytes are paid for before the next go through; a new rate begins without debt.
+func TestCleanerThrottle(t *testing.T) {
+	var r throttle
+	r.set(1000)
+	now := time.Unix(100, 0)
+	for i, c := range []struct {
+		bytes int
+		after time.Duration
+		wait  time.Duration
+	}{{500, 0, 0}, {2000, 0, 500 * time.Millisecond}, {1, time.Second, 1500 * time.Millisecond}, {1, 10 * time.Second, 0}} {
+		now = now.Add(c.after)
+		if got := r.debt(c.bytes, now); got != c.wait {
+			t.Errorf("%d: wait %v, want %v", i, got, c.wait)
+		}
+	}
+	r.debt(1<<30, now)
+	r.set(math.MaxFloat64)
+	if got := r.debt(1<<30, now) + r.debt(1<<30, now); got != 0 {
+		t.Errorf("without a bound: %v", got)
+	}
+}
