@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 
@@ -276,6 +277,44 @@ func TestStartAfterAKill(t *testing.T) {
 			t.Errorf("log start %d, %v", l.Offsets().LogStart, err)
 		}
 	}
+}
+
+// TestFailedSyncOnDisk: after a failed sync nothing more is acknowledged, what is durable is read, and a start after a power cut has
+// what the disk has and goes on.
+func TestFailedSyncOnDisk(t *testing.T) {
+	d, faults := crashfs.New(), crashfs.Rules("")
+	f := newFixture(t, func(c *Config) { c.FS, c.Dir, c.Durability = faults.FS(d), modelDir, GroupCommit })
+	l := f.log(true, nil)
+	f.durable(l, f.append(l, spec{n: 2}))
+	if err := faults.Set("1st fdatasync of *.log: EIO"); err != nil {
+		t.Fatal(err)
+	}
+	f.append(l, spec{n: 3})
+	w := make(waiter, 1)
+	done, err := l.AwaitDurable(5, w)
+	if !done && err == nil {
+		err = <-w
+	}
+	if done || !errors.Is(err, errIO) || !errors.Is(l.Err(), errIO) {
+		t.Errorf("acknowledged %v, %v, offline %v", done, err, l.Err())
+	}
+	if en := tryAppend(l, spec{}); !errors.Is(en[0].Err, ErrStorage) {
+		t.Errorf("append: %v", en[0].Err)
+	}
+	if done, err := l.AwaitDurable(5, w); done || !errors.Is(err, errIO) {
+		t.Errorf("acknowledged later: %v, %v", done, err)
+	}
+	wantOffsets(t, l, Offsets{HighWatermark: 2, LastStable: 2, LogEnd: 5})
+	if got := f.readAll(l, 0); len(got) != 1 {
+		t.Errorf("read %v", got)
+	}
+	f = onDisk(t, cutAll(d), GroupCommit)
+	l = f.log(false, nil)
+	if err := l.Load(); err != nil {
+		t.Fatal(err)
+	}
+	wantOffsets(t, l, Offsets{HighWatermark: 2, LastStable: 2, LogEnd: 2})
+	f.durable(l, f.append(l, spec{}))
 }
 
 // TestCloseAfterRetention: the snapshot of the last checkpoint may have gone with a segment.

@@ -30,7 +30,7 @@ func TestModel(t *testing.T) {
 	first, n := uint64(1), *modelSeeds
 	if n == 0 {
 		// A seed is some 300 crashes and half a second of processor time.
-		n = 12
+		n = 8
 		if testing.Short() {
 			n = 4
 		}
@@ -304,13 +304,13 @@ func (w *world) settle() {
 }
 
 func (w *world) setFaults() {
-	n := 1 + w.rng.IntN(25)
+	n := 1 + w.rng.IntN(10)
 	rule := fmt.Sprintf([]string{
 		"%dth+ fdatasync of *.log: EIO", "%dth fdatasync of *.log: EIO", "%dth write of *.log: short", "%dth write of *.log: short EIO",
 		"%dth+ space of *.log: ENOSPC", "%dth sync of kaas.journal: EIO", "%dth write of kaas.journal: short", "%dth syncdir: EIO",
 		"%dth rename: EIO", "%dth create: EMFILE", "%dth remove: EIO", "%dth write of *.*index: EIO", "%dth truncate: EIO",
 		"%[1]dth write of *.log: short; %[1]dth truncate of *.log: EIO", "%dth sync of *.tmp: EIO", "%dth any: EIO", "ENOSPC after %d KiB",
-	}[w.rng.IntN(17)], n)
+	}[w.seed/3%17], n)
 	w.note("faults: %s", rule)
 	if err := w.faults.Set(rule); err != nil {
 		panic(err)
