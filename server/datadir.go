@@ -47,6 +47,7 @@ func (b *Broker) ownsDir(name string) bool {
 }
 
 // ImportDir takes over a data directory that Apache Kafka wrote in KRaft mode, so that Start can open it. Errors: those of kraft.Import.
-func ImportDir(dir string, dryRun bool) (*kraft.Report, error) {
-	return kraft.Import(dir, kraft.Options{DryRun: dryRun, CatalogDir: catalogDir})
+func ImportDir(dir string, o kraft.Options) (*kraft.Report, error) {
+	o.CatalogDir = catalogDir
+	return kraft.Import(dir, o)
 }

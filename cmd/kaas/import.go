@@ -15,7 +15,8 @@ import (
 
 // importCommand takes over a data directory of Apache Kafka's.
 func importCommand() *cobra.Command {
-	var dryRun, asJSON bool
+	var opts kraft.Options
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "import DIR",
 		Short: "Take over a data directory that Apache Kafka wrote",
@@ -23,7 +24,8 @@ func importCommand() *cobra.Command {
 kaas serve opens it: topics with their ids and settings, logs, groups' offsets, transactions, broker settings, cluster id. The metadata
 log is read once; from then on __kaas in the directory says what exists. Logs stay as they are: nothing is copied.
 
-ACLs, SCRAM credentials and quotas are kept too, but not yet used. docs/import.md says what is taken, what is left alone, and how to
+ACLs, SCRAM credentials and quotas are kept too, but not yet used; with ACLs or credentials the import is refused unless --unprotected
+is given, since everybody who reaches the port could then read and write. docs/import.md says what is taken, what is left alone, and how to
 go back.
 
 The broker must be stopped. If the import is refused or fails the directory is as it was; run again it says that there is nothing to
@@ -32,7 +34,7 @@ do.`,
   kaas import /var/lib/kafka/data && kaas serve --data-dir /var/lib/kafka/data`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := server.ImportDir(args[0], dryRun)
+			r, err := server.ImportDir(args[0], opts)
 			if err != nil {
 				return err
 			}
@@ -42,7 +44,8 @@ do.`,
 			return writeReport(c.OutOrStdout(), r)
 		},
 	}
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done and change nothing")
+	c.Flags().BoolVar(&opts.DryRun, "dry-run", false, "say what would be done and change nothing")
+	c.Flags().BoolVar(&opts.Unprotected, "unprotected", false, "import although there are ACLs or SCRAM credentials, which are not enforced yet")
 	c.Flags().BoolVar(&asJSON, "json", false, "the report as one JSON object")
 	return c
 }

@@ -27,6 +27,8 @@ var ErrInUse = errors.New("a broker has the data directory open: stop it first")
 // Options of Import.
 type Options struct {
 	DryRun bool // change nothing
+	// Unprotected takes over a directory with ACLs or SCRAM credentials, though they are not enforced yet; without it that is refused.
+	Unprotected bool
 	// CatalogDir is the name of the catalog in the data directory.
 	CatalogDir string
 	Now        func() time.Time // nil: time.Now
@@ -61,6 +63,10 @@ func importOn(files vfs.FS, dir string, o Options) (*Report, error) {
 	}
 	p.report.DryRun = o.DryRun
 	p.ownProducerIDs(now())
+	if s := p.report.Stored; !o.DryRun && !o.Unprotected && s.ACLs+len(s.ScramUsers) > 0 {
+		return nil, refusef("%s has %d ACLs and %d SCRAM credentials, which this version does not enforce: its data would be open to everybody who reaches the port; "+
+			"import it with --unprotected if other means keep them out", dir, s.ACLs, len(s.ScramUsers))
+	}
 	if o.DryRun {
 		// The catalog judges the seed as it would the real one.
 		return p.report, p.plant(vfs.Memory(), "/catalog")

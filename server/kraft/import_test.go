@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -25,7 +26,7 @@ import (
 const catalogDir = "__kaas"
 
 func importDir(dir string, dryRun bool) (*kraft.Report, error) {
-	return kraft.Import(dir, kraft.Options{DryRun: dryRun, CatalogDir: catalogDir, Now: func() time.Time { return time.Unix(1<<31, 0) }})
+	return kraft.Import(dir, kraft.Options{DryRun: dryRun, Unprotected: true, CatalogDir: catalogDir, Now: func() time.Time { return time.Unix(1<<31, 0) }})
 }
 
 func mustImport(t *testing.T, dir string) *kraft.Report {
@@ -517,4 +518,20 @@ func oldMessage(magic byte) string {
 	b = binary.BigEndian.AppendUint32(b, uint32(len(body)+4))
 	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(body))
 	return string(append(b, body...))
+}
+
+// TestProtectedDirectoryIsRefused: nothing falls open by an import; a dry run only tells.
+func TestProtectedDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := unpack(t, "clean")
+	var refusal *kraft.Refusal
+	if _, err := kraft.Import(dir, kraft.Options{CatalogDir: catalogDir}); !errors.As(err, &refusal) || !strings.Contains(err.Error(), "2 ACLs and 2 SCRAM") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(dir + "/" + catalogDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a refused import left a catalog: %v", err)
+	}
+	if _, err := kraft.Import(dir, kraft.Options{CatalogDir: catalogDir, DryRun: true}); err != nil {
+		t.Errorf("dry run: %v", err)
+	}
 }

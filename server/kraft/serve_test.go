@@ -339,7 +339,7 @@ func TestServeImported(t *testing.T) {
 			t.Parallel()
 			dir := unpack(t, archive)
 			began := time.Now().Unix()
-			report, err := server.ImportDir(dir, false)
+			report, err := server.ImportDir(dir, kraft.Options{Unprotected: true})
 			if err != nil {
 				t.Fatal(err)
 			}
