@@ -323,7 +323,7 @@ func (f *dyingFile) Sync() error {
 // import does the rest.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
-	o := kraft.Options{CatalogDir: catalogDir}
+	o := kraft.Options{Unprotected: true, CatalogDir: catalogDir}
 	done, undone := 0, 0
 	for n := 0; ; n++ {
 		dir := unpack(t, "clean", "orders-0")
@@ -375,7 +375,7 @@ func TestFailed(t *testing.T) {
 	for n := 0; ; n++ {
 		dir := unpack(t, "clean", "orders-0")
 		before := tree(t, dir)
-		_, err := kraft.ImportOn(&dying{FS: vfs.OS, left: n, once: true}, dir, kraft.Options{CatalogDir: catalogDir})
+		_, err := kraft.ImportOn(&dying{FS: vfs.OS, left: n, once: true}, dir, kraft.Options{Unprotected: true, CatalogDir: catalogDir})
 		if err == nil {
 			break
 		}
