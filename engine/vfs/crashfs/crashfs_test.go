@@ -397,38 +397,42 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
+// What TestRules calls again and again: each opens its file anew.
+func writeFresh(n int) func(f vfs.FS) error {
+	return func(f vfs.FS) error {
+		file, err := f.Open("/d/x.log", vfs.Create)
+		if err != nil {
+			return err
+		}
+		_, err = file.WriteAt(make([]byte, n), 0)
+		return err
+	}
+}
+
+func appendTo(name string, n int) func(f vfs.FS) error {
+	return func(f vfs.FS) error {
+		file, err := f.Open(name, vfs.Create)
+		if err != nil {
+			return err
+		}
+		size, _ := file.Size()
+		_, err = file.WriteVAt([][]byte{make([]byte, n)}, size)
+		return err
+	}
+}
+
+func onFile(op func(f vfs.File) error) func(f vfs.FS) error {
+	return func(f vfs.FS) error {
+		file, err := f.Open("/d/x.log", vfs.Create)
+		if err != nil {
+			return err
+		}
+		return op(file)
+	}
+}
+
 func TestRules(t *testing.T) {
-	write := func(n int) func(f vfs.FS) error {
-		return func(f vfs.FS) error {
-			file, err := f.Open("/d/x.log", vfs.Create)
-			if err != nil {
-				return err
-			}
-			_, err = file.WriteAt(make([]byte, n), 0)
-			return err
-		}
-	}
-	appendTo := func(name string, n int) func(f vfs.FS) error {
-		return func(f vfs.FS) error {
-			file, err := f.Open(name, vfs.Create)
-			if err != nil {
-				return err
-			}
-			size, _ := file.Size()
-			_, err = file.WriteVAt([][]byte{make([]byte, n)}, size)
-			return err
-		}
-	}
-	file := func(op func(f vfs.File) error) func(f vfs.FS) error {
-		return func(f vfs.FS) error {
-			file, err := f.Open("/d/x.log", vfs.Create)
-			if err != nil {
-				return err
-			}
-			return op(file)
-		}
-	}
-	sync := file(vfs.File.Sync)
+	sync := onFile(vfs.File.Sync)
 	for _, c := range []struct {
 		rules string
 		do    func(f vfs.FS) error
@@ -440,16 +444,16 @@ func TestRules(t *testing.T) {
 		{"sync of d/*.log: EROFS", sync, "RRRRRR"},
 		{"sync of e/*.log: EROFS", sync, "......"},
 		{"1st sync: EIO; 2nd sync: ENOSPC\n 1st open: EMFILE", sync, "MIN..."}, // a rule counts what it sees
-		{"short write", write(10), "N....."},
-		{"short write of *.index", write(10), "......"},
+		{"short write", writeFresh(10), "N....."},
+		{"short write of *.index", writeFresh(10), "......"},
 		{"ENOSPC after 10 KiB", appendTo("/d/x.log", 4096), "..NNNN"},
 		{"ENOSPC after 1 MiB of *.log", appendTo("/d/x.log", 300<<10), "...NNN"},
-		{"space after 9: EDQUOT", file(func(f vfs.File) error { return f.Allocate(0, 10) }), "DDDDDD"},
-		{"any of x.log: EIO", write(1), "IIIIII"},
-		{"1st truncate: EIO", file(func(f vfs.File) error { return f.Truncate(3) }), "I....."},
-		{"1st zero: EIO", file(func(f vfs.File) error { return f.ZeroFill(0, 3) }), "I....."},
-		{"1st map: EIO", file(func(f vfs.File) error { f.Truncate(5); _, err := f.Map(5); return err }), "I....."},
-		{"1st read: EIO", file(func(f vfs.File) error { _, err := f.ReadAt(nil, 0); return err }), "I....."},
+		{"space after 9: EDQUOT", onFile(func(f vfs.File) error { return f.Allocate(0, 10) }), "DDDDDD"},
+		{"any of x.log: EIO", writeFresh(1), "IIIIII"},
+		{"1st truncate: EIO", onFile(func(f vfs.File) error { return f.Truncate(3) }), "I....."},
+		{"1st zero: EIO", onFile(func(f vfs.File) error { return f.ZeroFill(0, 3) }), "I....."},
+		{"1st map: EIO", onFile(func(f vfs.File) error { f.Truncate(5); _, err := f.Map(5); return err }), "I....."},
+		{"1st read: EIO", onFile(func(f vfs.File) error { _, err := f.ReadAt(nil, 0); return err }), "I....."},
 		{"2nd create: EACCES", func(f vfs.FS) error {
 			f.Remove("/d/c")
 			_, err := f.Open("/d/c", vfs.CreateNew)
