@@ -101,3 +101,18 @@ func TestCleanerThrottle(t *testing.T) {
 		t.Errorf("without a bound: %v", got)
 	}
 }
+
+// TestReadEndBehind: a reader that knows the high watermark as a position in a segment which was compacted since does not
+// use that position.
+func TestReadEndBehind(t *testing.T) {
+	f := newFixture(t)
+	l := f.log(true, small(10_000))
+	f.fill(l, 2)
+	segs := *l.segs.Load()
+	stale := l.pub.read()
+	stale.hw = place{offset: 6, seg: 0, pos: 1 << 20} // of the third batch of the first segment, in a layout that is gone
+	end, offset, err := l.readEnd(segs, 0, stale, 6)
+	if end != 3*961 || offset != 6 || err != nil {
+		t.Errorf("end %d at offset %d, %v", end, offset, err)
+	}
+}

@@ -45,12 +45,15 @@ func (l *Log) Read(offset int64, max int, minOneBatch bool, iso Isolation) (Slic
 	for try := 0; ; try++ {
 		before := l.segs.Load()
 		s, err := l.read(offset, max, minOneBatch, iso)
-		if err == nil || try > 2 || !errors.Is(err, fs.ErrNotExist) && l.segs.Load() == before {
+		if s.Len > 0 || try == readTries || l.segs.Load() == before {
 			return s, err
 		}
-		// Retention or compaction took the segment between look-up and open: the list, or the log start, says so now.
+		// Retention or compaction took the segment between look-up and open, or what was below the high watermark as it was.
 	}
 }
+
+// readTries bounds how often a reader is overtaken by changes of the list of segments.
+const readTries = 100
 
 // readable loads the log if need be. A log that is offline stays readable.
 func (l *Log) readable() error {
@@ -116,7 +119,7 @@ func (l *Log) readEnd(segs []*segment.Segment, i int, m mark, upper int64) (pos,
 	if i+1 < len(segs) && segs[i+1].Base() <= upper {
 		return s.Size(), segs[i+1].Base(), nil
 	}
-	if upper == m.hw.offset && s.Base() == m.hw.seg {
+	if upper == m.hw.offset && s.Base() == m.hw.seg && i == len(segs)-1 { // one that ended since may have been compacted
 		return m.hw.pos, upper, nil
 	}
 	p, err := s.Locate(upper)
@@ -187,7 +190,7 @@ func (l *Log) OffsetForTime(ts int64) (offset, timestamp int64, epoch int32, fou
 	for try := 0; ; try++ {
 		segs := l.segs.Load()
 		offset, timestamp, epoch, found, err = l.offsetForTime(*segs, ts)
-		if err == nil || try > 2 || l.segs.Load() == segs {
+		if err == nil || try == readTries || l.segs.Load() == segs {
 			return offset, timestamp, epoch, found, err
 		}
 	}

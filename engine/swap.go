@@ -102,6 +102,17 @@ var errGone = errors.New("engine: segments to be cleaned are gone")
 
 // publishSwap lets readers have the cleaned segment. Those that hold files of the old ones go on with them.
 func (l *Log) publishSwap(group []*segment.Segment, cleaned *segment.Segment) error {
+	if err := l.replace(group, cleaned); err != nil {
+		return err
+	}
+	for _, s := range group { // waits for those that are opening one by its name, before that is another's
+		l.e.memory.Add(-s.Size())
+		s.Retire()
+	}
+	return nil
+}
+
+func (l *Log) replace(group []*segment.Segment, cleaned *segment.Segment) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.Err() == ErrDeleted {
@@ -116,10 +127,6 @@ func (l *Log) publishSwap(group []*segment.Segment, cleaned *segment.Segment) er
 	segs = append(append(segs, cleaned), old[at+len(group):]...)
 	l.segs.Store(&segs)
 	l.e.memory.Add(cleaned.Size())
-	for _, s := range group {
-		l.e.memory.Add(-s.Size())
-		s.Retire()
-	}
 	return nil
 }
 
