@@ -404,7 +404,7 @@ func (l *Log) roll(now time.Time) error {
 		l.sealing = true
 		l.syncMu.Unlock()
 		if start {
-			l.e.Go(l.sealRolled)
+			l.e.seal(l)
 		}
 	}
 	l.segs.Store(&segs)

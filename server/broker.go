@@ -125,7 +125,7 @@ func (b *Broker) openEngine() (err error) {
 		Dir: c.DataDir, MemoryMaxBytes: c.MemoryMaxBytes, MaxOpenFiles: c.OpenFilesMax,
 		CommitThreads: c.CommitThreads, RecoveryThreads: c.RecoveryThreads,
 		Format: batchFormat{}, Records: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
-		ProducerExpiry: c.ProducerIDExpiration, Maintenance: c.RetentionCheckInterval, Durability: engine.PageCache, FS: b.fs,
+		ProducerExpiry: c.ProducerIDExpiration, Maintenance: c.RetentionCheckInterval, Durability: engine.PageCache, SealDelay: sealDelay, FS: b.fs,
 	}
 	b.ready.Durability, b.ready.Storage, b.ready.DataDir = "page-cache", "disk", c.DataDir
 	if c.GroupCommit {
@@ -258,6 +258,9 @@ func shownHost(host string) string {
 	}
 	return host
 }
+
+// sealDelay is the time in which the kernel writes back what is dirty (vm.dirty_expire_centisecs, 30 s by default).
+const sealDelay = 35 * time.Second
 
 // drainMax bounds how long a stop waits for answers that are due.
 const drainMax = 10 * time.Second
