@@ -127,6 +127,9 @@ func (b *Broker) openEngine() (err error) {
 		Format: batchFormat{}, Records: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
 		ProducerExpiry: c.ProducerIDExpiration, Maintenance: c.RetentionCheckInterval, Durability: engine.PageCache, SealDelay: sealDelay, FS: b.fs,
 	}
+	if ec.MaxOpenFiles == 0 {
+		ec.MaxOpenFiles = openFilesDefault()
+	}
 	b.ready.Durability, b.ready.Storage, b.ready.DataDir = "page-cache", "disk", c.DataDir
 	if c.GroupCommit {
 		ec.Durability, b.ready.Durability = engine.GroupCommit, "group-commit"

@@ -6,6 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openFilesDefault is kaas.open.files.max where it is 0: half of the descriptors, for connections need the rest.
+func openFilesDefault() int {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return 0 // the engine's own
+	}
+	return int(min(r.Cur/2, 1<<20))
+}
+
 // raiseOpenFiles raises the soft limit of open files to the hard one: connections and segments both take descriptors.
 func raiseOpenFiles(log *slog.Logger) {
 	var r unix.Rlimit

@@ -102,6 +102,12 @@ var table = [...]Metric{
 				e.value(float64(s.engine.MemoryBytes))
 			}
 		}},
+	{"kaas_page_cache_missed_bytes_total", Counter, nil, "bytes", "Bytes read from the disk because the page cache lacked them.",
+		func(_ *scrape, e emitter) {
+			if n, ok := missedBytes(); ok {
+				e.value(n)
+			}
+		}},
 	{"kaas_disk_size_bytes", Gauge, nil, "bytes", "Size of the file system of the data directory.",
 		func(s *scrape, e emitter) {
 			if s.disk != nil {
