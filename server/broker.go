@@ -193,7 +193,7 @@ func (b *Broker) openPorts() (err error) {
 	b.api = api.New(api.Config{
 		Topics: b.topics, Engine: b.engine, Levels: b.levels,
 		ClusterID: b.ready.ClusterID, NodeID: c.NodeID, Rack: c.Rack,
-		Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes),
+		Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes), Space: b.space,
 	})
 	nc := netio.Config{
 		Loops: c.Loops, MaxFrameBytes: c.SocketRequestMaxBytes, IdleMax: c.ConnectionsMaxIdle,
@@ -225,6 +225,16 @@ func (b *Broker) openPorts() (err error) {
 	}
 	b.api.SetEndpoints(endpoints)
 	return nil
+}
+
+// space tells the room on the file system of the logs, or in the machine's memory; it may block.
+func (b *Broker) space() (total, usable int64, err error) {
+	files := vfs.OS
+	if b.cfg.Memory {
+		files = vfs.Memory()
+	}
+	room, err := files.Space(b.cfg.DataDir)
+	return room.Total, room.Free, err
 }
 
 // applyConfig puts in force what can be altered in a running broker and is no topic's.

@@ -30,6 +30,7 @@ var served = [...]handler{
 	{key: api.KeyOffsetForLeaderEpoch, min: 0, max: 4, serve: offLoop(offsetForLeaderEpoch)},
 	{key: api.KeyDescribeConfigs, min: 0, max: 4, serve: offLoop(describeConfigs)},
 	{key: api.KeyAlterConfigs, min: 0, max: 2, serve: offLoop(alterConfigs)},
+	{key: api.KeyDescribeLogDirs, min: 0, max: 4, serve: offLoop(describeLogDirs)},
 	{key: api.KeyCreatePartitions, min: 0, max: 3, serve: offLoop(createPartitions)},
 	{key: api.KeyIncrementalAlterConfigs, min: 0, max: 1, serve: offLoop(incrementalAlterConfigs)},
 	{key: api.KeyListPartitionReassignments, min: 0, max: 0, serve: onLoop(listPartitionReassignments)},

@@ -34,6 +34,8 @@ type Config struct {
 	Sessions  int // slots of the fetch session cache
 	// FetchMaxBytes bounds every Fetch response (fetch.max.bytes).
 	FetchMaxBytes int
+	// Space tells the room on the file system of the logs, in bytes; it may block.
+	Space func() (total, usable int64, err error)
 	// Now is the wall clock in ms; nil for the real one.
 	Now func() int64
 }
@@ -51,6 +53,7 @@ type Service struct {
 	endpoints     []Endpoint
 	sessions      *fetchsession.Cache
 	fetchMaxBytes int
+	space         func() (total, usable int64, err error)
 	now           func() int64
 	handlers      [maxKey]*handler
 	advertised    []api.ApiVersionsResponseApiVersion
@@ -75,7 +78,7 @@ func New(c Config) *Service {
 		log: c.Levels.Logger("kaas.server"), logger: loggerConfigs{levels: c.Levels},
 		clusterID: c.ClusterID, nodeID: c.NodeID, replicas: []int32{c.NodeID},
 		sessions: fetchsession.NewCache(c.Sessions), fetchMaxBytes: c.FetchMaxBytes,
-		now: c.Now, handlers: joinHandlers(), featuresEpoch: 0,
+		space: c.Space, now: c.Now, handlers: joinHandlers(), featuresEpoch: 0,
 	}
 	if c.Rack != "" {
 		s.rack = wire.Some(c.Rack)
