@@ -132,10 +132,7 @@ func (w *world) append() {
 	if w.faulty {
 		n = 1 // then it is known what comes after a failure
 	}
-	end := m.end()
-	if end < m.start {
-		end = m.start
-	}
+	end := w.nextOffset(m)
 	st := wanted(m.batches, 0, end)
 	var plans []planned
 	var entries []Entry
@@ -201,12 +198,18 @@ func (w *world) offline(l *Log, m *mlog) {
 	}
 }
 
+// nextOffset is the offset of the next batch of a log. The bounds move under the hands of the driver: the disk's hook raises them.
+func (w *world) nextOffset(m *mlog) (offset int64) {
+	w.update(func() { offset = max(m.end(), m.start) })
+	return offset
+}
+
 // await waits for all of a log to be durable.
 func (w *world) await(_ int, l *Log, m *mlog) bool {
 	if l == nil || l.Err() != nil {
 		return false
 	}
-	end := max(m.end(), m.start)
+	end := w.nextOffset(m)
 	wait := make(waiter, 1)
 	done, err := l.AwaitDurable(end, wait)
 	if !done && err == nil {
@@ -349,13 +352,15 @@ func (w *world) look() {
 		return
 	}
 	o := l.Offsets()
-	if end := max(m.end(), m.start); o.LogEnd != end || o.HighWatermark != end || o.LogStart != m.start {
-		if w.durability == GroupCommit || o.LogEnd != end || o.LogStart != m.start {
-			w.fail("%s has %+v, want start %d, end %d", m.name(), o, m.start, end)
+	var start int64
+	w.update(func() { start = m.start })
+	if end := w.nextOffset(m); o.LogEnd != end || o.HighWatermark != end || o.LogStart != start {
+		if w.durability == GroupCommit || o.LogEnd != end || o.LogStart != start {
+			w.fail("%s has %+v, want start %d, end %d", m.name(), o, start, end)
 			return
 		}
 	}
-	st := wanted(slices.Clone(m.batches), m.start, o.LogEnd)
+	st := wanted(slices.Clone(m.batches), start, o.LogEnd)
 	if err := (&checker{rng: w.rng}).state(l, &st, true); err != nil && !(w.faulty && w.faults.Fired() > 0) {
 		w.fail("%s: %v", m.name(), err)
 	}

@@ -194,7 +194,10 @@ func (w *world) end() {
 	}
 	for i, l := range w.logs {
 		if l != nil {
-			w.model.logs[i].dirty = l.st != nil && l.st.marked
+			l.mu.Lock()
+			dirty := l.st != nil && l.st.marked
+			l.mu.Unlock()
+			w.update(func() { w.model.logs[i].dirty = dirty })
 		}
 	}
 	err := w.e.Close()
