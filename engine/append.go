@@ -46,8 +46,8 @@ type runItem struct {
 }
 
 // Append gives each batch its offsets and writes them, all in one pwritev unless a segment ends between them. Results are
-// in the entries; errors are per entry. Without an error the batch is in the log: under PageCache it is readable at once,
-// under GroupCommit a commit is scheduled. It allocates nothing. It blocks for the page cache only, except for the first
+// in the entries; errors are per entry. Without an error the batch is in the log: under PageCache it is readable at once, under
+// GroupCommit, and with flush.messages=1, once the commit that is scheduled has ended. It allocates nothing. It blocks for the page cache only, except for the first
 // use of a log that is not loaded.
 func (l *Log) Append(entries []Entry) {
 	l.mu.Lock()
@@ -62,17 +62,22 @@ func (l *Log) Append(entries []Entry) {
 		}
 	}
 	after := l.pub.read()
+	moved := after.end.offset != before.end.offset
+	commit := moved && l.flushDue(after.end.offset)
 	l.mu.Unlock()
 	for i := range entries {
 		entries[i].LogStart = after.start
 	}
-	if after.end.offset == before.end.offset {
+	if !moved {
 		return
 	}
-	if l.e.cfg.Durability == GroupCommit {
+	if after.hw.offset != before.hw.offset {
+		l.watch.notify(l)
+	}
+	if commit {
 		l.e.group.Schedule(&l.item)
 	} else {
-		l.watch.notify(l)
+		l.flushLater()
 	}
 }
 
@@ -97,6 +102,7 @@ func (l *Log) appendLocked(entries []Entry) error {
 	cfg := l.cfg.Load()
 	st := l.st
 	now := l.e.cfg.Clock()
+	st.synced = l.synced(cfg)
 	st.options = segment.Options{IndexInterval: cfg.IndexIntervalBytes, MaxIndex: cfg.SegmentIndexBytes, MaxBytes: l.segmentBytes(cfg), NowMs: now.UnixMilli()}
 	st.run.reset(st.end)
 	st.run.all = entries
@@ -242,7 +248,7 @@ func (l *Log) flushRun() error {
 	l.pub.mu.Lock()
 	m := l.pub.read()
 	m.end = end
-	if l.e.cfg.Durability == PageCache {
+	if !l.st.synced {
 		m.hw = end
 	}
 	l.pub.write(m)

@@ -152,6 +152,7 @@ type Engine struct {
 	work    pool
 	reaper  pool // one worker: removes files in the background
 	cleaner cleaner
+	flusher flusher
 	opened  time.Time
 	closed  atomic.Bool
 	memory  atomic.Int64 // bytes held by a Memory storage

@@ -25,6 +25,11 @@ type LogConfig struct {
 	Compact            bool  // cleanup.policy has compact
 	FileDeleteDelayMs  int64 // file.delete.delay.ms: files that are no longer part of the log stay so long
 
+	// Under PageCache; a commit follows each append under GroupCommit. FlushMessages 1 is GroupCommit for this log; otherwise nobody
+	// waits for the commit that begins when so many messages are unsynced, or the first of them is FlushMs old.
+	FlushMessages int64 // flush.messages
+	FlushMs       int64 // flush.ms, math.MaxInt64: never
+
 	DeleteRetentionMs                      int64   // delete.retention.ms
 	MinCompactionLagMs, MaxCompactionLagMs int64   // min.compaction.lag.ms, max.compaction.lag.ms
 	MinCleanableRatio                      float64 // min.cleanable.dirty.ratio
@@ -39,6 +44,8 @@ var DefaultLogConfig = LogConfig{
 	RetentionMs:        7 * 24 * 3600 * 1000,
 	RetentionBytes:     -1,
 	Delete:             true,
+	FlushMessages:      math.MaxInt64,
+	FlushMs:            math.MaxInt64,
 	DeleteRetentionMs:  24 * 3600 * 1000,
 	MaxCompactionLagMs: math.MaxInt64,
 	MinCleanableRatio:  0.5,
@@ -71,6 +78,7 @@ type Log struct {
 	watch watchList
 
 	loaded atomic.Bool
+	listed atomic.Bool // it is in the flusher's list
 	failed atomic.Pointer[failure]
 	// names counts changes of the journal's line, directory entries and epochs; those up to namesSynced are durable. It goes up behind
 	// the sync, so that no commit passes one that still runs.
@@ -103,6 +111,8 @@ type state struct {
 	markLine  int64 // in the line of this number, or before this process
 	dirMade   bool
 	jitter    float64 // the active segment's share of segment.jitter.ms, below 1
+	synced    bool    // the high watermark of what is being appended follows the commits
+	asked     int64   // end at the last append for which flush.messages had a commit begin
 	run       run
 	options   segment.Options
 	zeros     zeroPace
@@ -144,8 +154,12 @@ func (l *Log) Partition() int32 { return l.spec.Partition }
 // String is the name of the log's directory.
 func (l *Log) String() string { return l.name() }
 
-// SetConfig takes effect with the next append, roll or maintenance.
-func (l *Log) SetConfig(c *LogConfig) { l.cfg.Store(c) }
+// SetConfig takes effect with the next append, roll or maintenance; flush.ms at once.
+func (l *Log) SetConfig(c *LogConfig) {
+	if old := l.cfg.Swap(c); old.FlushMs != c.FlushMs {
+		l.flushAnew()
+	}
+}
 
 // Config is the one in force.
 func (l *Log) Config() *LogConfig { return l.cfg.Load() }

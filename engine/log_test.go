@@ -554,7 +554,9 @@ func TestMemory(t *testing.T) {
 func TestAllocations(t *testing.T) {
 	for _, d := range []Durability{PageCache, GroupCommit} {
 		f := newFixture(t, func(c *Config) { c.Durability = d })
-		l := f.log(true, nil)
+		cfg := DefaultLogConfig
+		cfg.FlushMessages, cfg.FlushMs = 100, 5
+		l := f.log(true, &cfg)
 		en := []Entry{batch(spec{}), batch(spec{pid: 4, txn: true}), batch(spec{})}
 		seq := int32(0)
 		n := testing.AllocsPerRun(500, func() {

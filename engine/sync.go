@@ -14,13 +14,17 @@ import (
 // DurableWaiter is told once when what it waited for is durable, or why it never will be. It must not block.
 type DurableWaiter = commit.Waiter
 
-// AwaitDurable reports true if everything below end is durable, or durability is PageCache. Otherwise, without an error,
-// w.Durable is called once, from a goroutine of the committer.
+// AwaitDurable reports true if everything below end is durable, or durability is PageCache and flush.messages is not 1. Otherwise,
+// without an error, w.Durable is called once, from a goroutine of the committer.
 func (l *Log) AwaitDurable(end int64, w DurableWaiter) (bool, error) {
-	if l.e.cfg.Durability == PageCache {
+	if !l.synced(l.cfg.Load()) {
 		return true, nil
 	}
-	return l.e.group.Await(&l.item, end, w)
+	done, err := l.e.group.Await(&l.item, end, w)
+	if !done && err == nil && l.e.cfg.Durability == PageCache {
+		l.e.group.Schedule(&l.item) // what was appended before flush.messages was altered has no commit to wait for
+	}
+	return done, err
 }
 
 // sync is what the committer calls: everything that was published before it becomes durable, names before data.

@@ -18,6 +18,8 @@ func TestNoAllocationPerRequest(t *testing.T) {
 		t.Run(durability, func(t *testing.T) {
 			c := dial(t, broker(t, "kaas.durability", durability, "kaas.metrics.listen", "127.0.0.1:0"))
 			c.create("t", 2)
+			c.create("each", 1, "flush.messages", "1")
+			c.create("some", 1, "flush.messages", "3", "flush.ms", "1")
 			set := records(string(make([]byte, 1000)))
 			for _, test := range []struct {
 				name  string
@@ -25,6 +27,8 @@ func TestNoAllocationPerRequest(t *testing.T) {
 			}{
 				{"produce acks=1", c.frame(api.KeyProduce, 9, produceRequest("t", 0, 1, set))},
 				{"produce acks=-1", c.frame(api.KeyProduce, 9, produceRequest("t", 0, -1, set))},
+				{"produce with flush.messages=1", c.frame(api.KeyProduce, 9, produceRequest("each", 0, 1, set))},
+				{"produce with a commit now and then", c.frame(api.KeyProduce, 9, produceRequest("some", 0, 1, set))},
 				{"produce v3", c.frame(api.KeyProduce, 3, produceRequest("t", 1, -1, set))},
 				{"fetch", c.frame(api.KeyFetch, 12, fetchRequest("t", 0, 0, 0, 0))},
 				{"fetch v4", c.frame(api.KeyFetch, 4, fetchRequest("t", 0, 3, 0, 0))},

@@ -230,7 +230,8 @@ func (g *gatherer) count(entries []engine.Entry) {
 	g.shard.ProduceRecords.Add(records)
 }
 
-// settle writes the outcome of one append into the answer and notes what acks=-1 has to wait for.
+// settle writes the outcome of one append into the answer and notes what it has to wait for: with acks=-1, and with acks=1 too where
+// flush.messages is 1.
 func (r *entryRef) settle(e *engine.Entry, part *topics.Partition) {
 	p := &r.op.resp.Responses[r.topic].PartitionResponses[r.part]
 	if e.Err != nil {
@@ -243,7 +244,7 @@ func (r *entryRef) settle(e *engine.Entry, part *topics.Partition) {
 		return
 	}
 	p.BaseOffset, p.LogStartOffset = e.BaseOffset, e.LogStart
-	if r.op.req.Acks == acksAll {
+	if r.op.req.Acks == acksAll || r.op.req.Acks == acksLeader && part.Log.FlushesEach() {
 		n := len(r.op.waits)
 		if n < cap(r.op.waits) {
 			r.op.waits = r.op.waits[:n+1]

@@ -170,7 +170,7 @@ func logConfig(t *config.Topic) *engine.LogConfig {
 		IndexIntervalBytes: int(t.IndexIntervalBytes), RetentionMs: t.RetentionMs, RetentionBytes: t.RetentionBytes,
 		Delete: t.Delete, Compact: t.Compact, FileDeleteDelayMs: t.FileDeleteDelayMs,
 		DeleteRetentionMs: t.DeleteRetentionMs, MinCompactionLagMs: t.MinCompactionLagMs, MaxCompactionLagMs: t.MaxCompactionLagMs,
-		MinCleanableRatio: t.MinCleanableRatio,
+		MinCleanableRatio: t.MinCleanableRatio, FlushMessages: t.FlushMessages, FlushMs: t.FlushMs,
 	}
 }
 
