@@ -3,7 +3,7 @@ GO     ?= go
 ARGS   ?=
 FUZZTIME ?= 20s
 
-.PHONY: run build test soak race interop interop-short fuzz bench generate lint cover
+.PHONY: run build test soak torture race interop interop-short fuzz bench generate lint cover
 
 run: build ## build and run the broker: data in ./data, port 9092
 	./bin/kaas serve $(ARGS)
@@ -19,6 +19,12 @@ SEEDS ?= 2000
 soak:
 	$(GO) test ./engine -run 'TestModel$$' -count=1 -timeout 0 -seeds $(SEEDS) -v
 	$(GO) test ./engine/state -run TestPowerCut -count=1 -timeout 0 -seeds $(SEEDS)
+
+# A broker process maltreated under load: kill -9, stops, full and failing disks (server/torture). SEED repeats a plan.
+ROUNDS ?= 60
+SEED   ?= 0
+torture:
+	$(GO) test -tags torture -count=1 -timeout 0 -v ./server/torture -rounds $(ROUNDS) -seed $(SEED)
 
 race:
 	$(GO) test -race ./...
@@ -48,8 +54,8 @@ generate:
 lint:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "gofmt wants changes in:"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet -tags interop ./...
-	$(GO) tool staticcheck -tags interop ./...
+	$(GO) vet -tags interop,torture ./...
+	$(GO) tool staticcheck -tags interop,torture ./...
 
 cover:
 	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...

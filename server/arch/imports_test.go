@@ -98,7 +98,7 @@ func root(t *testing.T) string {
 // packages lists what is in the module, for the build of every tag in use.
 func packages(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-tags=interop", "-json=ImportPath,Name,Doc,Dir,Imports,GoFiles", "./...")
+	cmd := exec.Command("go", "list", "-e", "-tags=interop,torture", "-json=ImportPath,Name,Doc,Dir,Imports,GoFiles", "./...")
 	cmd.Dir = root(t)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

@@ -195,6 +195,9 @@ func (b *Broker) Restart(kill bool) error {
 	return b.start()
 }
 
+// Again starts the broker on the same port with the same arguments after Kill or Stop, or after a start that failed.
+func (b *Broker) Again() error { return b.start() }
+
 // Stderr returns the last of what the broker wrote to standard error since it started.
 func (b *Broker) Stderr() string { return b.stderr.String() }
 

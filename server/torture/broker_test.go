@@ -1,0 +1,94 @@
+//go:build torture
+
+package torture
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"kaas/engine/vfs"
+	"kaas/engine/vfs/crashfs"
+	"kaas/server"
+	"kaas/server/config"
+)
+
+// serveCommand as the first argument makes the test binary a broker.
+const serveCommand = "serve"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == serveCommand {
+		if err := serve(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}
+
+// rulesSet is what the broker says when it follows the rules with that number.
+func rulesSet(number string) string { return "rules " + number + " are in force" }
+
+// serve runs a broker on a file system with faults until SIGTERM. The file named by -rules has a number in its first line and rules of
+// crashfs in the others; it is read at the start and again at SIGUSR1.
+func serve(args []string) error {
+	began := time.Now()
+	flags := flag.NewFlagSet(serveCommand, flag.ContinueOnError)
+	listen := flags.String("listen", "", "host:port")
+	dir := flags.String("data-dir", "", "data directory")
+	rules := flags.String("rules", "", "file with rules")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	var settings []config.Setting
+	for k, v := range map[string]string{"log.dirs": *dir, "listeners": config.ListenersValue(*listen), "kaas.durability": "group-commit"} {
+		settings = append(settings, config.Setting{Key: k, Value: v, Origin: "torture"})
+	}
+	cfg, err := config.Load(config.Options{Settings: settings})
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
+	faults := crashfs.Rules("")
+	if err := follow(faults, *rules); err != nil {
+		return err
+	}
+	b, err := server.StartOn(faults.FS(vfs.OS), cfg, began, os.Stderr)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(b.Ready()); err != nil {
+		return err
+	}
+	for s := range signals {
+		if s == syscall.SIGTERM {
+			break
+		}
+		if err := follow(faults, *rules); err != nil {
+			return err
+		}
+	}
+	return b.Stop()
+}
+
+func follow(faults *crashfs.Faults, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	number, rules, _ := strings.Cut(string(text), "\n")
+	if err := faults.Set(rules); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, rulesSet(number))
+	return nil
+}

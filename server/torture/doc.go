@@ -1,0 +1,13 @@
+// Package torture holds a test, behind the build tag "torture", that maltreats a broker process while clients work with it: kill -9,
+// stops by signal, restarts, a full disk, and failing and slow operations of the file system by the rules of engine/vfs/crashfs. What is
+// done when is drawn from a seed, which is printed; the timing of processes is not, so a seed repeats the plan and not the run.
+//
+// The package has no code of its own. The broker is the test binary, which runs itself again; the clients are franz-go. A history of
+// what was sent, acknowledged and read is judged when a broker has had its rounds (history_test.go, which has tests without the tag).
+//
+// What it cannot see: power cuts. A process that is killed leaves its unsynced data to the kernel; engine.TestModel loses it.
+//
+//	make torture                                          # ROUNDS=60
+//	make torture ROUNDS=1000 SEED=7
+//	go test -tags torture -timeout 0 -v ./server/torture -minutes 30
+package torture
