@@ -34,6 +34,7 @@ var served = [...]handler{
 	{key: api.KeyCreatePartitions, min: 0, max: 3, serve: offLoop(createPartitions)},
 	{key: api.KeyElectLeaders, min: 0, max: 2, serve: offLoop(electLeaders)},
 	{key: api.KeyIncrementalAlterConfigs, min: 0, max: 1, serve: offLoop(incrementalAlterConfigs)},
+	{key: api.KeyAlterPartitionReassignments, min: 0, max: 0, serve: onLoop(alterPartitionReassignments)},
 	{key: api.KeyListPartitionReassignments, min: 0, max: 0, serve: onLoop(listPartitionReassignments)},
 	{key: api.KeyDescribeCluster, min: 0, max: 1, serve: onLoop(describeCluster)},
 }

@@ -141,7 +141,7 @@ func (r *Registry) checkAssignments(as []Assignment) *Error {
 			return refuse(api.ErrInvalidReplicaAssignment, "Found multiple manual partition assignments for partition %d", a.Partition)
 		}
 		seen[a.Partition] = true
-		if err := r.checkBrokers(a.Brokers); err != nil {
+		if err := r.CheckReplicas(a.Brokers); err != nil {
 			return err
 		}
 	}
@@ -153,8 +153,8 @@ func (r *Registry) checkAssignments(as []Assignment) *Error {
 	return nil
 }
 
-// checkBrokers accepts this broker as the only replica.
-func (r *Registry) checkBrokers(brokers []int32) *Error {
+// CheckReplicas tells why a partition cannot have these replicas: this broker alone can be one.
+func (r *Registry) CheckReplicas(brokers []int32) *Error {
 	if len(brokers) == 0 {
 		return refuse(api.ErrInvalidReplicaAssignment, "The manual partition assignment includes an empty replica list.")
 	}
@@ -237,7 +237,7 @@ func (r *Registry) AddPartitions(name string, count int32, assignments []Assignm
 			return refuse(api.ErrInvalidReplicaAssignment, "Attempted to add %d additional partition(s), but only %d assignment(s) were specified.", count-have, len(assignments))
 		}
 		for _, a := range assignments {
-			if err := r.checkBrokers(a.Brokers); err != nil {
+			if err := r.CheckReplicas(a.Brokers); err != nil {
 				return err
 			}
 		}
