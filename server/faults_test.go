@@ -24,6 +24,7 @@ type heldFS struct {
 	mu      sync.Mutex    // guards what follows
 	held    chan struct{} // syncs wait until it is closed
 	failure error         // what syncs end with
+	synced  int           // syncs that have begun
 	opened  []string      // partition directories whose segments were opened, in order
 	opening func(dir string)
 }
@@ -54,6 +55,7 @@ func (f *heldFS) Open(name string, mode vfs.Mode) (vfs.File, error) {
 
 func (f *heldFile) Sync() error {
 	f.fs.mu.Lock()
+	f.fs.synced++
 	held := f.fs.held
 	f.fs.mu.Unlock()
 	if held != nil {
@@ -66,6 +68,13 @@ func (f *heldFile) Sync() error {
 		return err
 	}
 	return f.File.Sync()
+}
+
+// syncs is how many syncs have begun.
+func (f *heldFS) syncs() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.synced
 }
 
 // hold makes syncs wait. let ends them all, those to come as well, with err; for nil they do what FS does. Only its first call counts.
