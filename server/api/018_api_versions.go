@@ -12,7 +12,7 @@ import (
 // A version out of range is answered in v0 with error 35 and key 18 alone (KIP-511).
 //
 // Deviation: only what is served is listed. Apache lists all its APIs.
-// Deviation: the epoch of finalized features is always 0, because features cannot be altered: UpdateFeatures is not served yet.
+// Deviation: the epoch of finalized features is always 0, because no feature can be altered.
 func serveApiVersions(c *call) {
 	ls := c.conn.Data.(*connState).ls // every connection asks this once: it leaves no garbage
 	q, p := &ls.versionsRequest, &ls.versionsResponse
@@ -34,11 +34,15 @@ func serveApiVersions(c *call) {
 }
 
 // metadataVersion is Apache's metadata.version 3.7-IV4: what the answers of this broker look like.
-const metadataVersion = 19
+const (
+	metadataFeature    = "metadata.version"
+	minMetadataVersion = 1
+	metadataVersion    = 19
+)
 
 var (
-	supportedFeatures = []api.ApiVersionsResponseSupportedFeatureKey{{Name: "metadata.version", MinVersion: 1, MaxVersion: metadataVersion}}
-	finalizedFeatures = []api.ApiVersionsResponseFinalizedFeatureKey{{Name: "metadata.version", MinVersionLevel: metadataVersion, MaxVersionLevel: metadataVersion}}
+	supportedFeatures = []api.ApiVersionsResponseSupportedFeatureKey{{Name: metadataFeature, MinVersion: minMetadataVersion, MaxVersion: metadataVersion}}
+	finalizedFeatures = []api.ApiVersionsResponseFinalizedFeatureKey{{Name: metadataFeature, MinVersionLevel: metadataVersion, MaxVersionLevel: metadataVersion}}
 )
 
 // advertise makes the list that ApiVersions answers: what has a handler.

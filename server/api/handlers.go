@@ -36,6 +36,7 @@ var served = [...]handler{
 	{key: api.KeyIncrementalAlterConfigs, min: 0, max: 1, serve: offLoop(incrementalAlterConfigs)},
 	{key: api.KeyAlterPartitionReassignments, min: 0, max: 0, serve: onLoop(alterPartitionReassignments)},
 	{key: api.KeyListPartitionReassignments, min: 0, max: 0, serve: onLoop(listPartitionReassignments)},
+	{key: api.KeyUpdateFeatures, min: 0, max: 1, serve: onLoop(updateFeatures)},
 	{key: api.KeyDescribeCluster, min: 0, max: 1, serve: onLoop(describeCluster)},
 }
 
