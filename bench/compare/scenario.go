@@ -62,12 +62,20 @@ var scenarios = []scenario{
 		bars:    []Bar{atLeast(0.6, bytesPerSecond, Floor, "bytes/s")},
 	},
 	{
-		name: "commit-64", what: "group commit, closed loop of 64 writers of 1 KiB records on one partition", subjects: alone, rounds: 3,
-		measure: func(t *turn) error { return t.commit(64) }, bars: commitBars,
+		name: "commit-64", what: "group commit, closed loop of 64 writers of 1 KiB records on one partition, a connection each", subjects: alone, rounds: 3,
+		measure: func(t *turn) error { return t.commit(64, 64) }, bars: commitBars,
 	},
 	{
-		name: "commit-512", what: "group commit, closed loop of 512 writers of 1 KiB records on one partition", subjects: alone, rounds: 3,
-		measure: func(t *turn) error { return t.commit(512) }, bars: commitBars,
+		name: "commit-512", what: "group commit, closed loop of 512 writers of 1 KiB records on one partition, a connection each", subjects: alone, rounds: 3,
+		measure: func(t *turn) error { return t.commit(512, 512) }, bars: commitBars,
+	},
+	{
+		name: "commit-64-shared", what: "group commit, closed loop of 64 writers of 1 KiB records on one partition, over 8 connections", subjects: alone, rounds: 3,
+		measure: func(t *turn) error { return t.commit(64, 8) }, bars: commitBars,
+	},
+	{
+		name: "commit-512-shared", what: "group commit, closed loop of 512 writers of 1 KiB records on one partition, over 8 connections", subjects: alone, rounds: 3,
+		measure: func(t *turn) error { return t.commit(512, 8) }, bars: commitBars,
 	},
 	{
 		name: "start", what: "start to the first answered ApiVersions, empty directory", subjects: alone, rounds: 20,

@@ -132,8 +132,8 @@ func (t *turn) fetch(maxBytes int) error {
 	})
 }
 
-// commit runs writers that each wait for their acknowledgement, between two probes of the disk with as many bytes per sync.
-func (t *turn) commit(writers int) error {
+// commit runs writers that each wait for their acknowledgement, spread over connections, between two probes of the disk with as many bytes per sync.
+func (t *turn) commit(writers, connections int) error {
 	batch, _, err := frames.Batch(1, kib, 0)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (t *turn) commit(writers int) error {
 	err = t.with(groupCommit, func(p *process) error {
 		return t.charge(p, func() (load.Result, error) {
 			r, err := load.Produce(load.ProduceConfig{
-				Brokers: []string{p.address}, Topic: topicName, Partitions: 1, Connections: writers, Pipeline: 1, BatchBytes: 1, RecordBytes: kib,
+				Brokers: []string{p.address}, Topic: topicName, Partitions: 1, Connections: connections, Pipeline: writers / connections, BatchBytes: 1, RecordBytes: kib,
 				Acks: -1, Limits: load.Limits{Duration: howLong},
 			})
 			acks, seconds = r.Requests, r.Seconds
