@@ -45,12 +45,23 @@ func newClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 	return c
 }
 
-func newProducer(t *testing.T, addr string) *kgo.Client {
+func newProducer(t *testing.T, addr string, h *history) *kgo.Client {
 	return newClient(t, addr,
+		kgo.WithLogger(complaints{h}),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MaxBufferedRecords(300),
+		kgo.MaxProduceRequestsInflightPerBroker(*inflight),
 		kgo.ProducerLinger(0),
 		kgo.ProduceRequestTimeout(time.Second))
+}
+
+// complaints is a logger of franz-go that takes its errors for faults: answers that do not fit the request.
+type complaints struct{ h *history }
+
+func (complaints) Level() kgo.LogLevel { return kgo.LogLevelError }
+
+func (c complaints) Log(_ kgo.LogLevel, text string, details ...any) {
+	c.h.fail(misanswered, "%s %v", text, details)
 }
 
 // produce sends values to every partition in turn until stop is closed, then waits for their acknowledgement.

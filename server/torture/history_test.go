@@ -12,15 +12,16 @@ import (
 
 // The kinds of faults.
 const (
-	lost       = "lost"       // acknowledged, never read
-	duplicated = "duplicated" // one value at two offsets, or one offset read twice by a reader
-	reordered  = "reordered"  // a value after one that its producer sent to the partition later
-	invented   = "invented"   // read, never sent
-	unseen     = "unseen"     // read by one reader, and passed over by another
-	changed    = "changed"    // two readers read different values at one offset
-	elsewhere  = "elsewhere"  // acknowledged at one offset, read at another
-	refused    = "refused"    // given up by a producer that retries for ever what can be retried
-	unreadable = "unreadable" // an error of a reader that is not for another try
+	lost        = "lost"        // acknowledged, never read
+	duplicated  = "duplicated"  // one value at two offsets, or one offset read twice by a reader
+	reordered   = "reordered"   // a value after one that its producer sent to the partition later
+	invented    = "invented"    // read, never sent
+	unseen      = "unseen"      // read by one reader, and passed over by another
+	changed     = "changed"     // two readers read different values at one offset
+	elsewhere   = "elsewhere"   // acknowledged at one offset, read at another
+	refused     = "refused"     // given up by a producer that retries for ever what can be retried
+	misanswered = "misanswered" // an answer that does not fit its request
+	unreadable  = "unreadable"  // an error of a reader that is not for another try
 )
 
 type fault struct{ kind, text string }

@@ -24,6 +24,7 @@ import (
 var (
 	seedFlag = flag.Uint64("seed", 0, "`seed` of the plan; 0: drawn, and printed")
 	rounds   = flag.Int("rounds", 20, "rounds in all")
+	inflight = flag.Int("inflight", 1, "produce requests in flight of each producer")
 	minutes  = flag.Float64("minutes", 0, "go on for so long instead of -rounds")
 )
 
@@ -87,7 +88,7 @@ func runEra(t *testing.T, rng *rand.Rand, todo int, small bool) {
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
 	for w := range producers {
-		c, name := newProducer(t, e.process.Addr), fmt.Sprintf("%08x.%d", rng.Uint32(), w)
+		c, name := newProducer(t, e.process.Addr, e.h), fmt.Sprintf("%08x.%d", rng.Uint32(), w)
 		writers.Go(func() {
 			if err := produce(work, c, e.h, e.topic, name, stop); err != nil && work.Err() == nil {
 				t.Error(err)
