@@ -97,3 +97,27 @@ func TestLogDirsOfMemory(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// A partition can be sent to where it is, and nowhere else.
+func TestLogDirsAreNotAltered(t *testing.T) {
+	dir := t.TempDir()
+	b := start(t, dir)
+	defer stop(t, b)
+	c := dial(t, b)
+	c.create("a", 1)
+	topic := []api.AlterReplicaLogDirsRequestAlterReplicaLogDirTopic{{Name: "a", Partitions: []int32{0, 1}}, {Name: "b", Partitions: []int32{0}}}
+	for version := int16(0); version <= 2; version++ {
+		for path, want := range map[string][3]api.ErrorCode{dir: {0, 3, 3}, dir + "x": {57, 57, 57}} {
+			q := api.AlterReplicaLogDirsRequest{Dirs: []api.AlterReplicaLogDirsRequestAlterReplicaLogDir{{Path: path, Topics: topic}}}
+			var p api.AlterReplicaLogDirsResponse
+			c.call(api.KeyAlterReplicaLogDirs, version, &q, &p)
+			if len(p.Results) != 2 || len(p.Results[0].Partitions) != 2 || len(p.Results[1].Partitions) != 1 {
+				t.Fatalf("v%d: %+v", version, p)
+			}
+			got := [3]api.ErrorCode{p.Results[0].Partitions[0].ErrorCode, p.Results[0].Partitions[1].ErrorCode, p.Results[1].Partitions[0].ErrorCode}
+			if got != want {
+				t.Errorf("v%d %s: %v, want %v", version, path, got, want)
+			}
+		}
+	}
+}

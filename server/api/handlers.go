@@ -30,6 +30,7 @@ var served = [...]handler{
 	{key: api.KeyOffsetForLeaderEpoch, min: 0, max: 4, serve: offLoop(offsetForLeaderEpoch)},
 	{key: api.KeyDescribeConfigs, min: 0, max: 4, serve: offLoop(describeConfigs)},
 	{key: api.KeyAlterConfigs, min: 0, max: 2, serve: offLoop(alterConfigs)},
+	{key: api.KeyAlterReplicaLogDirs, min: 0, max: 2, serve: offLoop(alterReplicaLogDirs)},
 	{key: api.KeyDescribeLogDirs, min: 0, max: 4, serve: offLoop(describeLogDirs)},
 	{key: api.KeyCreatePartitions, min: 0, max: 3, serve: offLoop(createPartitions)},
 	{key: api.KeyCreateDelegationToken, min: 0, max: 3, serve: onLoop(createDelegationToken)},
@@ -42,6 +43,8 @@ var served = [...]handler{
 	{key: api.KeyListPartitionReassignments, min: 0, max: 0, serve: onLoop(listPartitionReassignments)},
 	{key: api.KeyUpdateFeatures, min: 0, max: 1, serve: onLoop(updateFeatures)},
 	{key: api.KeyDescribeCluster, min: 0, max: 1, serve: onLoop(describeCluster)},
+	{key: api.KeyConsumerGroupHeartbeat, min: 0, max: 0, serve: onLoop(consumerGroupHeartbeat)},
+	{key: api.KeyListClientMetricsResources, min: 0, max: 0, serve: onLoop(listClientMetricsResources)},
 }
 
 // handlerOf finds the handler of a key; nil if it is not served.

@@ -36,5 +36,5 @@ var notYet = map[string]string{
 	"every API that Apache has, in ApiVersions": `
 		apiversions-v1 apiversions-v2`,
 	"admin APIs without a handler yet": `
-		client-metrics-resources consumergroupheartbeat-disabled`,
+		client-metrics-resources`,
 }
