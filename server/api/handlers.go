@@ -43,6 +43,7 @@ var served = [...]handler{
 	{key: api.KeyListPartitionReassignments, min: 0, max: 0, serve: onLoop(listPartitionReassignments)},
 	{key: api.KeyUpdateFeatures, min: 0, max: 1, serve: onLoop(updateFeatures)},
 	{key: api.KeyDescribeCluster, min: 0, max: 1, serve: onLoop(describeCluster)},
+	{key: api.KeyUnregisterBroker, min: 0, max: 0, serve: onLoop(unregisterBroker)},
 	{key: api.KeyConsumerGroupHeartbeat, min: 0, max: 0, serve: onLoop(consumerGroupHeartbeat)},
 	{key: api.KeyListClientMetricsResources, min: 0, max: 0, serve: onLoop(listClientMetricsResources)},
 }
