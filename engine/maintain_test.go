@@ -69,3 +69,16 @@ func TestSegmentJitter(t *testing.T) {
 		t.Errorf("%d ms", got)
 	}
 }
+
+// TestRolledAreForgotten: a log that no commit visits keeps no hold of segments that were sealed.
+func TestRolledAreForgotten(t *testing.T) {
+	f := newFixture(t)
+	l := f.log(true, small(10_000))
+	f.fill(l, 4)
+	f.e.work.wait()
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if len(l.rolled) != 0 || len(l.seals) != 0 {
+		t.Errorf("%d rolled and %d to be sealed are kept", len(l.rolled), len(l.seals))
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"syscall"
 
 	"kaas/engine/commit"
@@ -190,6 +191,9 @@ func (l *Log) sealRolled() {
 		l.syncMu.Lock()
 		if err != nil {
 			l.unsealed = append(l.unsealed, s)
+		} else {
+			// It is synced: under PageCache no commit comes that would take it off the list.
+			l.rolled = slices.DeleteFunc(l.rolled, func(r *segment.Segment) bool { return r == s.segment })
 		}
 		l.seals = l.seals[1:]
 		l.syncMu.Unlock()
