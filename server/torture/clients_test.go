@@ -46,13 +46,17 @@ func newClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 }
 
 func newProducer(t *testing.T, addr string, h *history) *kgo.Client {
-	return newClient(t, addr,
+	opts := []kgo.Opt{
 		kgo.WithLogger(complaints{h}),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MaxBufferedRecords(300),
-		kgo.MaxProduceRequestsInflightPerBroker(*inflight),
 		kgo.ProducerLinger(0),
-		kgo.ProduceRequestTimeout(time.Second))
+		kgo.ProduceRequestTimeout(time.Second),
+	}
+	if !*pipelined {
+		opts = append(opts, kgo.MaxProduceRequestsInflightPerBroker(1))
+	}
+	return newClient(t, addr, opts...)
 }
 
 // complaints is a logger of franz-go that takes its errors for faults: answers that do not fit the request.

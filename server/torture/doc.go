@@ -7,7 +7,7 @@
 //
 // What it cannot see: power cuts. A process that is killed leaves its unsynced data to the kernel; engine.TestModel loses it.
 //
-// A producer has one request in flight unless -inflight says more. With more, a restart may make duplicates: snapshots of producers have
+// A producer has one request in flight unless -pipelined is given. With more, a restart may make duplicates: snapshots of producers have
 // Apache's format, which keeps the last batch of each and not the last five, so the repeat of an older one is refused as out of order, and
 // the client goes on under a new epoch.
 //

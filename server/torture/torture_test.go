@@ -22,10 +22,10 @@ import (
 )
 
 var (
-	seedFlag = flag.Uint64("seed", 0, "`seed` of the plan; 0: drawn, and printed")
-	rounds   = flag.Int("rounds", 20, "rounds in all")
-	inflight = flag.Int("inflight", 1, "produce requests in flight of each producer")
-	minutes  = flag.Float64("minutes", 0, "go on for so long instead of -rounds")
+	pipelined = flag.Bool("pipelined", false, "producers have several requests in flight")
+	seedFlag  = flag.Uint64("seed", 0, "`seed` of the plan; 0: drawn, and printed")
+	rounds    = flag.Int("rounds", 20, "rounds in all")
+	minutes   = flag.Float64("minutes", 0, "go on for so long instead of -rounds")
 )
 
 const (
