@@ -187,27 +187,27 @@ func TestFailedSyncIsNeverAcknowledged(t *testing.T) {
 	fs, dir := &heldFS{FS: vfs.OS}, t.TempDir()
 	b := startWith(t, fs, dir)
 	c := dial(t, b)
-	c.create("t", 1)
+	c.create("t", 3)
 	c.create("other", 1)
-	c.produce("t", 0, idempotent(8, 0, "durable"))
+	c.produce("t", 2, idempotent(8, 0, "durable"))
 	let := fs.hold()
-	c.send(api.KeyProduce, 9, produceRequest("t", 0, -1, idempotent(8, 1, "in doubt")))
-	eventually(t, "the batch is appended", func() bool { return b.topics.ByName("t").Partition(0).Log.Offsets().LogEnd == 2 })
+	c.send(api.KeyProduce, 9, produceRequest("t", 2, -1, idempotent(8, 1, "in doubt")))
+	eventually(t, "the batch is appended", func() bool { return b.topics.ByName("t").Partition(2).Log.Offsets().LogEnd == 2 })
 	let(syscall.EIO)
 	var p api.ProduceResponse
 	c.receive(api.KeyProduce, 9, &p)
 	fs.mu.Lock()
 	fs.failure = nil // the disk is well again
 	fs.mu.Unlock()
-	if got := p.Responses[0].PartitionResponses[0]; got.ErrorCode != api.ErrKafkaStorageError || got.BaseOffset != -1 {
+	if got := p.Responses[0].PartitionResponses[0]; got.Index != 2 || got.ErrorCode != api.ErrKafkaStorageError || got.BaseOffset != -1 {
 		t.Errorf("the batch whose sync failed: %+v", got)
 	}
 	for what, set := range map[string][]byte{"repeat": idempotent(8, 1, "in doubt"), "next": idempotent(8, 2, "later"), "plain": records("later")} {
-		if got := c.produce("t", 0, set); got.ErrorCode != api.ErrKafkaStorageError {
+		if got := c.produce("t", 2, set); got.ErrorCode != api.ErrKafkaStorageError {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
-	got := c.fetch("t", 0, 0)
+	got := c.fetch("t", 2, 0)
 	if want := []record{{0, "durable"}}; got.ErrorCode != api.ErrNone || got.HighWatermark != 1 || !reflect.DeepEqual(values(t, got.Records.Bytes), want) {
 		t.Errorf("reads: %+v", got)
 	}
@@ -219,11 +219,11 @@ func TestFailedSyncIsNeverAcknowledged(t *testing.T) {
 	defer stop(t, b)
 	c = dial(t, b)
 	// The file has the batch, as it happens; the answer to the repeat is what the log says now.
-	if got := c.produce("t", 0, idempotent(8, 1, "in doubt")); got.ErrorCode != api.ErrNone || got.BaseOffset != 1 {
+	if got := c.produce("t", 2, idempotent(8, 1, "in doubt")); got.ErrorCode != api.ErrNone || got.BaseOffset != 1 {
 		t.Errorf("after a restart: %+v", got)
 	}
 	want := []record{{0, "durable"}, {1, "in doubt"}}
-	if got := values(t, c.fetch("t", 0, 0).Records.Bytes); !reflect.DeepEqual(got, want) {
+	if got := values(t, c.fetch("t", 2, 0).Records.Bytes); !reflect.DeepEqual(got, want) {
 		t.Errorf("after a restart: %v", got)
 	}
 }

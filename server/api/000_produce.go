@@ -261,8 +261,9 @@ func (op *produceOp) patchLost() {
 			continue
 		}
 		p := &resp.Responses[w.topic].PartitionResponses[w.part]
+		index := p.Index
 		p.Default()
-		p.Index, p.ErrorCode = resp.Responses[w.topic].PartitionResponses[w.part].Index, api.ErrKafkaStorageError
+		p.Index, p.ErrorCode = index, api.ErrKafkaStorageError
 		p.BaseOffset, p.LogStartOffset = -1, -1
 		op.s.counted.error(api.KeyProduce, p.ErrorCode)
 	}

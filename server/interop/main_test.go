@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	_ "kaas/server" // what the broker is built from: without it a result would be cached over a change
 	"kaas/server/brokertest"
 
 	"github.com/twmb/franz-go/pkg/kadm"

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	_ "kaas/server" // what the broker is built from: without it a result would be cached over a change
 	"kaas/server/brokertest"
 )
 
