@@ -9,7 +9,7 @@ import (
 )
 
 // gate lets the committer sleep until enough waiters have come. A Go timer is too coarse for that (1 ms when the process is idle), and
-// yielding in a loop took the processor from those who were waited for: 30 µs of it per acknowledgement with 64 writers.
+// yielding in a loop took the processor from those who were waited for (BENCHMARKS.md, Tried and lost).
 type gate struct {
 	target atomic.Int64 // number of waiters that opens it; 0: nobody sleeps
 	fd     int          // eventfd

@@ -16,7 +16,7 @@ and of two that name the same key the later one wins. An unknown key or a bad va
 Defaults that differ from Apache Kafka's, because kaas is one node: ` + "`node.id`" + ` and ` + "`broker.id`" + ` 1, ` + "`log.dir`" + ` ./data,
 ` + "`offsets.topic.replication.factor`, `transaction.state.log.replication.factor` and `transaction.state.log.min.isr`" + ` 1. And because it is faster:
 ` + "`socket.send.buffer.bytes` and `socket.receive.buffer.bytes`" + ` -1, so that the system sizes the buffers of a connection (102400, Kafka's,
-switches that off and cost 15 to 25 % of the CPU of large requests).
+switches that off and cost more CPU with large requests; see BENCHMARKS.md, Tried and lost).
 
 **Scope** says where a value can be changed: *read-only* in the file alone, *per-broker* also by kafka-configs for the broker,
 *cluster-wide* also for all brokers, *dynamic-only* only so, *topic* per topic. **Class** says what a value does:
