@@ -17,9 +17,9 @@ import (
 
 // Why a shard refuses an operation. The operation was not run.
 var (
-	ErrLoading      = errors.New("coordinator: the shard is being loaded")             // 14
-	ErrNotAvailable = errors.New("coordinator: the internal topic is not there yet")   // 15
-	ErrNotOwned     = errors.New("coordinator: the shard's log failed or was closed")  // 16
+	ErrLoading      = errors.New("coordinator: the shard is being loaded")              // 14
+	ErrNotAvailable = errors.New("coordinator: the internal topic is not there yet")    // 15
+	ErrNotOwned     = errors.New("coordinator: the shard's log failed or was closed")   // 16
 	ErrTooLarge     = errors.New("coordinator: the batch exceeds what the topic takes") // 10 in the log; what a client sees is its API's business
 )
 
@@ -31,6 +31,9 @@ type Write struct {
 	Entries []Entry
 	// Txn is set for entries of a transaction (pending offsets): they go to the log in a transactional batch of this producer.
 	Txn *Producer
+	// Split lets the entries go into as many batches as they need: for removals, of which a part does no harm if the broker dies
+	// meanwhile. Without it, entries that do not fit into one batch fail with ErrTooLarge.
+	Split bool
 }
 
 // Producer names a producer and its epoch.
@@ -54,12 +57,15 @@ type Outcome struct {
 	Done  func(err error)
 }
 
-// Op is one operation on a shard: it looks at the state and changes only what is not in the topic.
+// Op is one operation on a shard: it looks at the state and changes only what is not in the topic. It is given with the key that it is
+// about (a group, a transactional id), and sees everything that was written before it for that key; an operation without a key sees
+// everything.
 type Op[S State] func(s S, now time.Time) Outcome
 
 // State is what a shard keeps in memory. The runtime calls it on the shard's goroutine.
 type State interface {
-	// Replay applies one record: when loading, and after each append.
+	// Replay applies one record: when loading, and after each append. Key and value are valid during the call only: what is kept of
+	// them is cloned.
 	Replay(e Entry, at Position) error
 	// ReplayMarker applies the end of a producer's transaction in this shard's log.
 	ReplayMarker(p Producer, commit bool, at Position)
