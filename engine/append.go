@@ -93,7 +93,7 @@ func (l *Log) readyLocked() error {
 		return ErrClosed
 	}
 	if l.st == nil {
-		return l.loadLocked()
+		return l.loadLocked(nil)
 	}
 	return nil
 }

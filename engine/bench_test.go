@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -212,37 +211,5 @@ func probe(b *testing.B, n int) func(d time.Duration) float64 {
 			count++
 		}
 		return float64(count) / time.Since(start).Seconds()
-	}
-}
-
-func BenchmarkRecover(b *testing.B) {
-	f := newFixture(b)
-	l := f.log(true, small(256<<20))
-	en := make([]Entry, 1)
-	const total = 512 << 20
-	for n := 0; n < total; n += 16 << 10 {
-		en[0] = batch(spec{size: 16<<10 - 61})
-		l.Append(en)
-	}
-	name := l.name()
-	f.kill()
-	b.SetBytes(total)
-	for b.Loop() {
-		b.StopTimer()
-		f.open()
-		if err := f.e.journal.update(name, func(e *journalEntry) { e.dirty, e.recovery = true, 0 }); err != nil {
-			b.Fatal(err)
-		}
-		l := f.log(false, small(256<<20))
-		b.StartTimer()
-		if err := f.e.Recover(context.Background(), []*Log{l}, nil); err != nil {
-			b.Fatal(err)
-		}
-		b.StopTimer()
-		if got := l.SizeBytes(); got != total {
-			b.Fatalf("recovered %d bytes", got)
-		}
-		f.kill()
-		b.StartTimer()
 	}
 }

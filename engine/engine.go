@@ -284,8 +284,8 @@ func each(logs []*Log, n int, f func(*Log)) {
 }
 
 // Recover loads those of logs that may be dirty: scans what their recovery point does not cover, cuts torn tails, syncs what
-// is kept. It runs before clients are let in; the other logs are loaded when first used. progress is told bytes scanned and
-// to scan, from several goroutines. A log that cannot be recovered is offline; that is not an error of Recover.
+// is kept. It runs before clients are let in; the other logs are loaded when first used. progress, if set, is told bytes scanned and
+// to scan, from several goroutines, every MiB or so, and after each log. A log that cannot be recovered is offline; that is not an error of Recover.
 func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, total int64)) error {
 	var dirty []*Log
 	var total, done atomic.Int64
@@ -299,13 +299,19 @@ func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, t
 		if ctx.Err() != nil {
 			return
 		}
-		size := l.unscanned()
-		if err := l.Load(); err != nil {
+		left := l.unscanned()
+		if err := l.load(func(n int64) {
+			n = min(n, left) // more was written since
+			left -= n
+			if n = done.Add(n); progress != nil {
+				progress(n, total.Load())
+			}
+		}); err != nil {
 			e.cfg.Logger.Error("log could not be recovered", "log", l.name(), "error", err)
 		} else if err := l.checkpoint(); err != nil && !errors.Is(err, syscall.ENOSPC) {
 			l.fail(err) // without room for its files it only stays dirty
 		}
-		if n := done.Add(size); progress != nil {
+		if n := done.Add(left); progress != nil {
 			progress(n, total.Load())
 		}
 	})

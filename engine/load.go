@@ -13,7 +13,10 @@ import (
 
 // Load finds out what the log has: for a clean log by its newest files, for one that may be dirty by a verified scan from
 // its recovery point. It may block. A log that cannot be loaded is offline.
-func (l *Log) Load() error {
+func (l *Log) Load() error { return l.load(nil) }
+
+// load is Load, with progress told of bytes that were scanned, every MiB or so.
+func (l *Log) load(progress func(n int64)) error {
 	if l.loaded.Load() {
 		return nil
 	}
@@ -22,17 +25,17 @@ func (l *Log) Load() error {
 	if l.st != nil {
 		return nil
 	}
-	return l.loadLocked()
+	return l.loadLocked(progress)
 }
 
-func (l *Log) loadLocked() error {
+func (l *Log) loadLocked(progress func(n int64)) error {
 	if f := l.failed.Load(); f != nil {
 		return f.err
 	}
 	if l.e.closed.Load() {
 		return ErrClosed
 	}
-	ld := &loader{l: l, st: &state{snapshot: -1}, fs: l.e.cfg.FS, dir: l.dir()}
+	ld := &loader{l: l, st: &state{snapshot: -1}, fs: l.e.cfg.FS, dir: l.dir(), progress: progress}
 	if err := ld.load(); err != nil {
 		err = fmt.Errorf("%w: %w", ErrStorage, err)
 		l.fail(err)
@@ -65,6 +68,21 @@ type loader struct {
 	bases, snapshots []int64
 	scannedFrom      int64 // offset from which segments were scanned, -1: none was
 	damage           error // what a cut tail looked like
+	now              int64 // when the load began, in ms
+
+	progress func(n int64) // may be nil
+	untold   int64         // bytes scanned since it was told
+}
+
+// progressStep is how much is scanned between two calls of progress.
+const progressStep = 1 << 20
+
+// tell counts scanned bytes.
+func (ld *loader) tell(n int) {
+	if ld.untold += int64(n); ld.untold >= progressStep && ld.progress != nil {
+		ld.progress(ld.untold)
+		ld.untold = 0
+	}
 }
 
 func (ld *loader) load() error {
@@ -77,6 +95,7 @@ func (ld *loader) load() error {
 	}
 	ld.start = j.start
 	ld.scannedFrom = -1
+	ld.now = l.e.cfg.Clock().UnixMilli()
 	entries, err := ld.fs.ReadDir(ld.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		ld.st.end, ld.st.marked = ld.start, j.dirty
@@ -195,7 +214,6 @@ func (ld *loader) sortFiles(entries []vfs.DirEntry) error {
 func (ld *loader) openSegments(recovery int64) error {
 	l := ld.l
 	cfg := l.cfg.Load()
-	scan := segment.ScanOptions{Verify: true, Index: true, Interval: cfg.IndexIntervalBytes}
 	sealed := recovery // what ends before it is whole, and may have been compacted
 	for i, base := range ld.bases {
 		s := l.e.files.New(l.e.cfg.Format, ld.dir, base, l.e.cfg.Clock())
@@ -230,10 +248,7 @@ func (ld *loader) openSegments(recovery int64) error {
 			}
 			// Not what a clean close leaves: the line that says dirty was lost with the power.
 		}
-		if ld.scannedFrom < 0 {
-			ld.scannedFrom = base
-		}
-		res, err := s.Scan(scan)
+		res, err := ld.scan(s, cfg)
 		if err != nil {
 			return err
 		}
@@ -243,8 +258,29 @@ func (ld *loader) openSegments(recovery int64) error {
 		if res.Torn || !lastOne && (res.Next > ld.bases[i+1] || res.Next < ld.bases[i+1] && ld.bases[i+1] > sealed && !mayHaveHoles(cfg, res)) {
 			return ld.cutAfter(i, res)
 		}
+		if !lastOne && ld.st.producers.Len() > 0 {
+			// As a roll leaves it: a later start that scans only what follows, or finds this segment gone, begins from it.
+			if err := l.writeSnapshot(ld.bases[i+1], ld.st.producers.Snapshot()); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// scan verifies a segment, and takes its batches into account in the same pass: reading them again would cost as much.
+func (ld *loader) scan(s *segment.Segment, cfg *LogConfig) (segment.ScanResult, error) {
+	if ld.scannedFrom < 0 {
+		ld.scannedFrom = s.Base()
+		if err := ld.replayOpened(s.Base()); err != nil {
+			return segment.ScanResult{}, err
+		}
+	}
+	return s.Scan(segment.ScanOptions{Verify: true, Index: true, Interval: cfg.IndexIntervalBytes,
+		Batch: func(info *BatchInfo, _ int64, data []byte) error {
+			ld.tell(info.Size)
+			return ld.replay(s, info, data, true)
+		}})
 }
 
 // mayHaveHoles tells whether a segment whose batches end before the next segment begins was compacted. Otherwise its end was
@@ -286,67 +322,88 @@ func (ld *loader) dropAll() error {
 		}
 	}
 	ld.segs, ld.st.end = nil, ld.start
-	return ld.fs.SyncDir(ld.dir)
+	if err := ld.fs.SyncDir(ld.dir); err != nil || ld.scannedFrom < 0 {
+		return err
+	}
+	// What the scan said of producers goes with it.
+	ld.st.producers, ld.st.snapshot = producer.State{}, -1
+	ld.l.pub.forgetOpen()
+	return ld.replayOpened(min(ld.scannedFrom, ld.st.end))
 }
 
 // rebuild brings producers, transactions and epochs to what the log says.
 func (ld *loader) rebuild() error {
 	st, l := ld.st, ld.l
-	if err := st.epochs.load(ld.fs, ld.dir); err != nil {
-		return err
-	}
-	st.epochs.cutEnd(st.end)
-	from, err := ld.loadSnapshot()
-	if err != nil {
-		return err
-	}
-	now := l.e.cfg.Clock().UnixMilli()
-	st.producers.Open(func(id, first int64) { l.pub.begin(id, first) })
-	for i, s := range ld.segs {
-		if s.Next() <= from {
-			continue
-		}
-		rebuilt := ld.scannedFrom >= 0 && s.Base() >= ld.scannedFrom
-		err := s.Walk(from, func(info *BatchInfo, batch func() ([]byte, error)) error {
-			return ld.replay(s, info, batch, rebuilt, now)
-		})
-		if err == nil && rebuilt && i < len(ld.segs)-1 && st.producers.Len() > 0 {
-			// As a roll leaves it: a later start that scans only what follows, or finds this segment gone, begins from it.
-			err = l.writeSnapshot(ld.segs[i+1].Base(), st.producers.Snapshot())
-		}
-		if err != nil {
+	if ld.scannedFrom < 0 {
+		if err := ld.replayOpened(st.end); err != nil {
 			return err
 		}
 	}
+	for _, at := range ld.snapshots {
+		if at <= st.end {
+			continue
+		}
+		if err := ld.fs.Remove(ld.dir + "/" + segment.FileName(at, segment.SnapshotSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	st.epochs.cutEnd(st.end)
 	st.epochs.cutStart(ld.start)
 	st.epochs.assign(l.spec.LeaderEpoch, st.end)
 	return nil
 }
 
-// loadSnapshot takes the newest snapshot that is usable and not after what was scanned, and removes those after the end.
-func (ld *loader) loadSnapshot() (from int64, err error) {
-	limit := ld.st.end
-	if ld.scannedFrom >= 0 {
-		limit = min(limit, ld.scannedFrom)
+// replayOpened begins with the newest snapshot that is not after end, and takes into account what the segments opened so far, which end
+// there, have besides. Epochs that begin at the end or after it are for a scan to tell.
+func (ld *loader) replayOpened(end int64) error {
+	st, l := ld.st, ld.l
+	if err := st.epochs.load(ld.fs, ld.dir); err != nil {
+		return err
 	}
-	now := ld.l.e.cfg.Clock().UnixMilli()
-	for i := len(ld.snapshots) - 1; i >= 0; i-- {
-		at := ld.snapshots[i]
-		name := ld.dir + "/" + segment.FileName(at, segment.SnapshotSuffix)
-		if at > ld.st.end {
-			if err := ld.fs.Remove(name); err != nil {
-				return 0, err
-			}
+	st.epochs.cutEnd(end)
+	from, err := ld.loadSnapshot(end)
+	if err != nil {
+		return err
+	}
+	st.producers.Open(func(id, first int64) { l.pub.begin(id, first) })
+	for _, s := range ld.segs {
+		if s.Next() <= from {
 			continue
 		}
+		if err := ld.replaySegment(s, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaySegment goes over the headers of the batches from an offset on; of control batches it reads the rest too.
+func (ld *loader) replaySegment(s *segment.Segment, from int64) error {
+	return s.Walk(from, func(info *BatchInfo, batch func() ([]byte, error)) error {
+		var data []byte
+		if info.Control && info.ProducerID >= 0 {
+			var err error
+			if data, err = batch(); err != nil {
+				return err
+			}
+		}
+		return ld.replay(s, info, data, false)
+	})
+}
+
+// loadSnapshot takes the newest snapshot that is usable and not after limit.
+func (ld *loader) loadSnapshot(limit int64) (from int64, err error) {
+	for i := len(ld.snapshots) - 1; i >= 0; i-- {
+		at := ld.snapshots[i]
 		if at > limit {
 			continue
 		}
+		name := ld.dir + "/" + segment.FileName(at, segment.SnapshotSuffix)
 		b, err := vfs.ReadFile(ld.fs, name, 1<<30)
 		if err != nil {
 			return 0, err
 		}
-		if err = ld.st.producers.Load(b, now); err == nil {
+		if err = ld.st.producers.Load(b, ld.now); err == nil {
 			ld.st.snapshot = at
 			return at, nil
 		}
@@ -361,33 +418,29 @@ func (ld *loader) loadSnapshot() (from int64, err error) {
 	return 0, nil
 }
 
-// replay takes a stored batch into account.
-func (ld *loader) replay(s *segment.Segment, b *BatchInfo, batch func() ([]byte, error), rebuilt bool, now int64) error {
+// replay takes a stored batch into account; data is the whole of it if it is a control batch.
+func (ld *loader) replay(s *segment.Segment, b *BatchInfo, data []byte, scanned bool) error {
 	st, pub := ld.st, &ld.l.pub
 	st.epochs.assign(b.LeaderEpoch, b.BaseOffset)
 	if b.ProducerID < 0 {
 		return nil
 	}
 	if !b.Control {
-		if st.producers.Append(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.LastOffset(), b.MaxTimestamp, now, b.Transactional) {
+		if st.producers.Append(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.LastOffset(), b.MaxTimestamp, ld.now, b.Transactional) {
 			pub.begin(b.ProducerID, b.BaseOffset)
 		}
 		return nil
-	}
-	data, err := batch()
-	if err != nil {
-		return err
 	}
 	commit, ok := ld.l.e.cfg.Format.ControlType(data)
 	if !ok {
 		return nil
 	}
-	first := st.producers.Marker(b.ProducerID, b.ProducerEpoch, -1, b.MaxTimestamp, now)
+	first := st.producers.Marker(b.ProducerID, b.ProducerEpoch, -1, b.MaxTimestamp, ld.now)
 	if first < 0 {
 		return nil
 	}
 	pub.finish(b.ProducerID, b.BaseOffset)
-	if rebuilt && !commit {
+	if scanned && !commit {
 		s.AddAborted(segment.AbortedTxn{ProducerID: b.ProducerID, FirstOffset: first, LastOffset: b.BaseOffset, LastStable: pub.stableAfter(b.BaseOffset)})
 	}
 	return nil

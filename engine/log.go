@@ -285,6 +285,13 @@ func (p *published) finish(id, marker int64) {
 	}
 }
 
+// forgetOpen drops all transactions.
+func (p *published) forgetOpen() {
+	p.mu.Lock()
+	p.open = nil
+	p.mu.Unlock()
+}
+
 func (m mark) String() string {
 	return fmt.Sprintf("start %d lso %d hw %v end %v", m.start, m.lso, m.hw, m.end)
 }

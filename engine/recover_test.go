@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -163,6 +164,38 @@ func TestCleanLogsAreSkipped(t *testing.T) {
 	}
 	if got := f.readAll(logs[2], 0); len(got) != 1 {
 		t.Errorf("a skipped log reads %v", got)
+	}
+}
+
+// TestRecoveryOfOneLog: progress is told within a log too, never goes back, and ends at all there is to scan; the scan is one pass that
+// allocates nothing for a batch.
+func TestRecoveryOfOneLog(t *testing.T) {
+	f := newFixture(t)
+	l := f.log(true, nil)
+	const batches = 4000
+	for i := range int32(batches) {
+		f.append(l, spec{size: 1024 - 61, pid: 9, seq: i})
+	}
+	f.kill()
+	f.open()
+	l = f.log(false, nil)
+	var told []int64
+	var total int64
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := f.e.Recover(t.Context(), []*Log{l}, func(d, n int64) { told, total = append(told, d), n })
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(told) < 4 || !slices.IsSorted(told) || told[len(told)-1] != total || total < batches<<10 {
+		t.Errorf("progress %v of %d", told, total)
+	}
+	if n := after.Mallocs - before.Mallocs; n > batches/4 {
+		t.Errorf("%d allocations for %d batches", n, batches)
+	}
+	if p, ok := l.st.producers.Get(9); l.Offsets().LogEnd != batches || !ok || p.Epoch != 0 {
+		t.Errorf("%+v, producer %+v", l.Offsets(), p)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"kaas/engine/vfs"
 )
 
-// scanWindow is what a scan reads at a time.
-const scanWindow = 1 << 20
+// scanWindow is what a scan reads at a time: it stays in the cache of the core between the read and the CRC; 1 MiB was up to a tenth slower.
+const scanWindow = 256 << 10
 
 var scanBuffers = sync.Pool{New: func() any { b := make([]byte, scanWindow); return &b }}
 
@@ -85,8 +85,10 @@ func (s *Segment) Scan(o ScanOptions) (ScanResult, error) {
 	buf := scanBuffers.Get().(*[]byte)
 	defer scanBuffers.Put(buf)
 	sc := scanner{file: r.file, size: size, buf: *buf}
+	var info BatchInfo // one for all: it escapes
 	for {
-		data, info, err := s.scanOne(&sc, res.End, res.Next, o.Verify)
+		var data []byte
+		data, info, err = s.scanOne(&sc, res.End, res.Next, o.Verify)
 		if err != nil {
 			if err != io.EOF {
 				res.Damage = &CorruptError{File: s.path(LogSuffix), Offset: res.End, Err: err}
