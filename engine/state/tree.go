@@ -2,13 +2,16 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 )
 
 // The index is a B+ tree in memory. A node keeps its keys in one byte slice and its entries without pointers: a million keys
 // are some 20,000 leaves for the garbage collector, and under 50 bytes each beside the key. (Keys as strings cost 16 bytes of
 // header and one object each.) Stored keys share long prefixes, so a node searches by the eight bytes that follow what all its
-// keys have in common, which lie together, and touches the keys themselves only at the end.
+// keys have in common, which lie together, and touches the keys themselves only at the end. What they have in common is compared
+// on the way down only as far as the node above has not settled it, and by the copy of its last bytes that lies in the node: for a
+// store that does not fit into the processor's caches every touch of the keys of a node costs more than the search in it.
 
 const (
 	nodeMax  = 64 // keys of a leaf, separators of an inner node
@@ -24,8 +27,9 @@ type place struct {
 // keySet is a sorted set of at most nodeMax keys.
 type keySet struct {
 	n      int
-	waste  int // bytes of blob that no key uses
-	prefix int // all keys have their first prefix bytes in common
+	waste  int    // bytes of blob that no key uses
+	prefix int    // all keys have their first prefix bytes in common
+	tail   uint64 // the last eight bytes of the prefix, if it has as many
 	blob   []byte
 	heads  [nodeMax]uint64 // the eight bytes after the prefix, big-endian, padded with zeros
 	offs   [nodeMax]uint32
@@ -66,19 +70,28 @@ func headOf(key []byte) (h uint64) {
 	return h
 }
 
-// find returns the first position with a key ≥ key, and whether it is that key.
-func (s *keySet) find(key []byte) (int, bool) {
+// toPrefix compares key with what all keys have in common; the first known bytes are known to be equal.
+func (s *keySet) toPrefix(key []byte, known int) int {
+	switch {
+	case s.prefix <= known:
+		return 0
+	case s.prefix >= 8 && s.prefix-known <= 8 && len(key) >= s.prefix:
+		return cmp.Compare(binary.BigEndian.Uint64(key[s.prefix-8:]), s.tail)
+	}
+	return bytes.Compare(key[:min(s.prefix, len(key))], s.blob[s.offs[0]:s.offs[0]+uint32(s.prefix)])
+}
+
+// find returns the first position with a key ≥ key, and whether it is that key. The first known bytes of key are those of all
+// keys here.
+func (s *keySet) find(key []byte, known int) (int, bool) {
 	if s.n == 0 {
 		return 0, false
 	}
-	if s.prefix > 0 {
-		common := s.blob[s.offs[0] : s.offs[0]+uint32(s.prefix)]
-		switch c := bytes.Compare(key[:min(s.prefix, len(key))], common); {
-		case c < 0:
-			return 0, false
-		case c > 0:
-			return s.n, false
-		}
+	switch c := s.toPrefix(key, known); {
+	case c < 0:
+		return 0, false
+	case c > 0:
+		return s.n, false
 	}
 	rest := key[s.prefix:]
 	h := headOf(rest)
@@ -129,8 +142,15 @@ func shared(a, b []byte) int {
 	return n
 }
 
+func tailOf(prefix []byte) uint64 {
+	if len(prefix) < 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(prefix[len(prefix)-8:])
+}
+
 func (s *keySet) setPrefix(n int) {
-	s.prefix = n
+	s.prefix, s.tail = n, tailOf(s.key(0)[:n])
 	for i := range s.n {
 		s.heads[i] = headOf(s.key(i)[n:])
 	}
@@ -144,7 +164,7 @@ func (s *keySet) insert(i int, key []byte) {
 		s.repack(need + need/8 + 16)
 	}
 	if s.n == 0 {
-		s.prefix = len(key)
+		s.prefix, s.tail = len(key), tailOf(key)
 	} else if p := shared(key, s.key(0)); p < s.prefix {
 		s.setPrefix(p)
 	}
@@ -204,13 +224,17 @@ func (l *leaf) split(atEnd bool) *leaf {
 	return r
 }
 
-// child is the position of the child in which key belongs.
-func (in *inner) child(key []byte) int {
-	i, ok := in.seps.find(key)
+// child is the position of the child in which key belongs, and how many bytes key and all keys of that child have in common for sure,
+// if known is that of this node.
+func (in *inner) child(key []byte, known int) (i, below int) {
+	i, ok := in.seps.find(key, known)
 	if ok {
 		i++
 	}
-	return i
+	if i > 0 && i < in.seps.n { // what lies between two separators begins as both of them do
+		known = max(known, in.seps.prefix)
+	}
+	return i, known
 }
 
 func (t *tree) get(key []byte) (place, bool) {
@@ -218,11 +242,13 @@ func (t *tree) get(key []byte) (place, bool) {
 		return place{}, false
 	}
 	in := t.root
+	c, known := in.child(key, 0)
 	for in.kids != nil {
-		in = in.kids[in.child(key)]
+		in = in.kids[c]
+		c, known = in.child(key, known)
 	}
-	l := in.leaves[in.child(key)]
-	i, ok := l.find(key)
+	l := in.leaves[c]
+	i, ok := l.find(key, known)
 	if !ok {
 		return place{}, false
 	}
@@ -234,7 +260,7 @@ func (t *tree) put(key []byte, p place) (old place, had bool) {
 	if t.root == nil {
 		t.root = &inner{leaves: []*leaf{{}}}
 	}
-	old, had = t.root.put(key, p)
+	old, had = t.root.put(key, 0, p)
 	if !had {
 		t.n++
 	}
@@ -259,11 +285,11 @@ func insertAt[T any](s []T, i int, v T) []T {
 	return s
 }
 
-func (in *inner) put(key []byte, p place) (old place, had bool) {
-	c := in.child(key)
+func (in *inner) put(key []byte, known int, p place) (old place, had bool) {
+	c, known := in.child(key, known)
 	if in.kids != nil {
 		kid := in.kids[c]
-		old, had = kid.put(key, p)
+		old, had = kid.put(key, known, p)
 		if kid.full() {
 			right, sep := kid.split()
 			in.kids = insertAt(in.kids, c+1, right)
@@ -272,7 +298,7 @@ func (in *inner) put(key []byte, p place) (old place, had bool) {
 		return old, had
 	}
 	l := in.leaves[c]
-	i, ok := l.find(key)
+	i, ok := l.find(key, known)
 	if ok {
 		old = l.places[i]
 		l.places[i] = p
@@ -285,7 +311,7 @@ func (in *inner) put(key []byte, p place) (old place, had bool) {
 		if bytes.Compare(key, r.key(0)) > 0 {
 			l = r
 		}
-		i, _ = l.find(key)
+		i, _ = l.find(key, known)
 	}
 	l.insert(i, key, p)
 	return place{}, false
@@ -317,7 +343,7 @@ func (t *tree) remove(key []byte) (old place, had bool) {
 	if t.root == nil {
 		return place{}, false
 	}
-	old, had = t.root.remove(key)
+	old, had = t.root.remove(key, 0)
 	if !had {
 		return old, false
 	}
@@ -350,17 +376,17 @@ func deleteAt[T any](s []T, i int) []T {
 	return s[:len(s)-1]
 }
 
-func (in *inner) remove(key []byte) (old place, had bool) {
-	c := in.child(key)
+func (in *inner) remove(key []byte, known int) (old place, had bool) {
+	c, known := in.child(key, known)
 	if in.kids != nil {
 		kid := in.kids[c]
-		if old, had = kid.remove(key); had && kid.size() == 0 {
+		if old, had = kid.remove(key, known); had && kid.size() == 0 {
 			in.drop(c)
 		}
 		return old, had
 	}
 	l := in.leaves[c]
-	i, ok := l.find(key)
+	i, ok := l.find(key, known)
 	if !ok {
 		return place{}, false
 	}
@@ -397,7 +423,7 @@ func (t *tree) ascend(from []byte, visit func(key []byte, p place) bool) {
 }
 
 func (in *inner) ascend(from []byte, visit func(key []byte, p place) bool) bool {
-	first := in.child(from)
+	first, _ := in.child(from, 0) // the children after it share nothing with from for sure
 	for c := first; c < len(in.kids); c++ {
 		if !in.kids[c].ascend(from, visit) {
 			return false
@@ -406,7 +432,7 @@ func (in *inner) ascend(from []byte, visit func(key []byte, p place) bool) bool 
 	for c := first; c < len(in.leaves); c++ {
 		l, i := in.leaves[c], 0
 		if c == first {
-			i, _ = l.find(from)
+			i, _ = l.find(from, 0)
 		}
 		for ; i < l.n; i++ {
 			if !visit(l.key(i), l.places[i]) {
