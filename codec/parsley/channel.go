@@ -9,11 +9,17 @@ import (
 )
 
 // CompareUUIDs orders ids as all sorted lists of this wire do: by the first half as a signed integer, then the second.
-func CompareUUIDs(a, b uuid.UUID) int {
-	if c := cmp.Compare(int64(binary.BigEndian.Uint64(a[:8])), int64(binary.BigEndian.Uint64(b[:8]))); c != 0 {
-		return c
+func CompareUUIDs(a, b uuid.UUID) int { return compareUUIDs(&a, &b) }
+
+func compareUUIDs(a, b *uuid.UUID) int {
+	if o := compareHalves(a[:8], b[:8]); o != 0 {
+		return o
 	}
-	return cmp.Compare(int64(binary.BigEndian.Uint64(a[8:])), int64(binary.BigEndian.Uint64(b[8:])))
+	return compareHalves(a[8:], b[8:])
+}
+
+func compareHalves(a, b []byte) int {
+	return cmp.Compare(int64(binary.BigEndian.Uint64(a)), int64(binary.BigEndian.Uint64(b)))
 }
 
 // Channel is one partition of one topic. The id, never the name, says which topic: a topic that was deleted and created
@@ -24,11 +30,13 @@ type Channel struct {
 }
 
 // Compare orders channels by topic and partition.
-func (c Channel) Compare(d Channel) int {
-	if o := CompareUUIDs(c.Topic, d.Topic); o != 0 {
+func (c Channel) Compare(d Channel) int { return compareChannels(&c, &d) }
+
+func compareChannels(a, b *Channel) int {
+	if o := compareUUIDs(&a.Topic, &b.Topic); o != 0 {
 		return o
 	}
-	return cmp.Compare(c.Partition, d.Partition)
+	return cmp.Compare(a.Partition, b.Partition)
 }
 
 // Append writes the form that store keys use: lower-case id with dashes, a colon, the partition.
@@ -48,11 +56,13 @@ type SequenceKey struct {
 }
 
 // Compare orders by channel, then sender.
-func (k SequenceKey) Compare(l SequenceKey) int {
-	if o := k.Channel.Compare(l.Channel); o != 0 {
+func (k SequenceKey) Compare(l SequenceKey) int { return compareSequenceKeys(&k, &l) }
+
+func compareSequenceKeys(a, b *SequenceKey) int {
+	if o := compareChannels(&a.Channel, &b.Channel); o != 0 {
 		return o
 	}
-	return CompareUUIDs(k.Sender, l.Sender)
+	return compareUUIDs(&a.Sender, &b.Sender)
 }
 
 const hexDigits = "0123456789abcdef"

@@ -3,7 +3,7 @@ package parsley
 import "slices"
 
 // Claim says that everything up to N on Key precedes the holder of the claim.
-type Claim[K claimKey[K]] struct {
+type Claim[K Channel | SequenceKey] struct {
 	Key K
 	N   int64 // offset or send sequence, >= 0
 }
@@ -13,11 +13,6 @@ type OffsetClaim = Claim[Channel]
 
 // SequenceClaim is a claim on everything that one sender sent to a channel with a send sequence at or below N.
 type SequenceClaim = Claim[SequenceKey]
-
-type claimKey[K any] interface {
-	comparable
-	Compare(K) int
-}
 
 // Clock is a set of claims, at most one for each key. What is absent is not claimed. The zero value is the empty clock.
 // Not safe for concurrent use. Copying the struct shares the entries: use CopyFrom.
@@ -53,32 +48,34 @@ func (c *Clock) Equal(d *Clock) bool {
 }
 
 // Offset is the claim on a channel; false: none.
-func (c *Clock) Offset(ch Channel) (int64, bool) { return find(c.offsets, ch) }
+func (c *Clock) Offset(ch Channel) (int64, bool) { return find(c.offsets, &ch, compareChannels) }
 
 // Sequence is the claim on what a sender sent to a channel; false: none.
-func (c *Clock) Sequence(k SequenceKey) (int64, bool) { return find(c.sequences, k) }
+func (c *Clock) Sequence(k SequenceKey) (int64, bool) {
+	return find(c.sequences, &k, compareSequenceKeys)
+}
 
 // RaiseOffset claims at least n on ch and says whether that changed the clock. n < 0 claims nothing.
 func (c *Clock) RaiseOffset(ch Channel, n int64) (changed bool) {
-	c.offsets, changed = raise(c.offsets, ch, n)
+	c.offsets, changed = raise(c.offsets, &ch, n, compareChannels)
 	return changed
 }
 
 // RaiseSequence is RaiseOffset for sequences.
 func (c *Clock) RaiseSequence(k SequenceKey, n int64) (changed bool) {
-	c.sequences, changed = raise(c.sequences, k, n)
+	c.sequences, changed = raise(c.sequences, &k, n, compareSequenceKeys)
 	return changed
 }
 
 // RemoveOffset takes the claim on ch away and says whether there was one.
 func (c *Clock) RemoveOffset(ch Channel) (changed bool) {
-	c.offsets, changed = remove(c.offsets, ch)
+	c.offsets, changed = remove(c.offsets, &ch, compareChannels)
 	return changed
 }
 
 // RemoveSequence is RemoveOffset for sequences.
 func (c *Clock) RemoveSequence(k SequenceKey) (changed bool) {
-	c.sequences, changed = remove(c.sequences, k)
+	c.sequences, changed = remove(c.sequences, &k, compareSequenceKeys)
 	return changed
 }
 
@@ -100,35 +97,53 @@ func (c *Clock) FilterSequences(keep func(SequenceClaim) bool) (changed bool) {
 // Merge adds the claims of d, of two on the same key the larger one, and says whether that changed c.
 func (c *Clock) Merge(d *Clock) (changed bool) {
 	var o, s bool
-	c.offsets, o = merge(c.offsets, d.offsets)
-	c.sequences, s = merge(c.sequences, d.sequences)
+	c.offsets, o = merge(c.offsets, d.offsets, compareChannels)
+	c.sequences, s = merge(c.sequences, d.sequences, compareSequenceKeys)
 	return o || s
 }
 
 // Dominates says whether c claims everything that d claims.
 func (c *Clock) Dominates(d *Clock) bool {
-	return dominates(c.offsets, d.offsets) && dominates(c.sequences, d.sequences)
+	return dominates(c.offsets, d.offsets, compareChannels) && dominates(c.sequences, d.sequences, compareSequenceKeys)
 }
 
-func search[K claimKey[K]](s []Claim[K], k K) (int, bool) {
-	return slices.BinarySearchFunc(s, k, func(e Claim[K], k K) int { return e.Key.Compare(k) })
+// The walks below are written once for both kinds of claims. The order comes as a function over pointers: a method that a
+// type parameter has copies both keys, which costs five times as much. Most keys that meet are equal, so that is asked first.
+
+// search is the first place at or after from whose key is not below k. It looks in growing steps, as what it looks for is
+// near as a rule.
+func search[K Channel | SequenceKey](s []Claim[K], from int, k *K, compare func(a, b *K) int) int {
+	low, high := from, from
+	for step := 1; high < len(s) && compare(&s[high].Key, k) < 0; step *= 2 {
+		low, high = high+1, high+1+step
+	}
+	high = min(high, len(s))
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if compare(&s[middle].Key, k) < 0 {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
 }
 
-func find[K claimKey[K]](s []Claim[K], k K) (int64, bool) {
-	i, ok := search(s, k)
-	if !ok {
+func find[K Channel | SequenceKey](s []Claim[K], k *K, compare func(a, b *K) int) (int64, bool) {
+	i := search(s, 0, k, compare)
+	if i == len(s) || s[i].Key != *k {
 		return 0, false
 	}
 	return s[i].N, true
 }
 
-func raise[K claimKey[K]](s []Claim[K], k K, n int64) ([]Claim[K], bool) {
+func raise[K Channel | SequenceKey](s []Claim[K], k *K, n int64, compare func(a, b *K) int) ([]Claim[K], bool) {
 	if n < 0 {
 		return s, false
 	}
-	i, ok := search(s, k)
-	if !ok {
-		return slices.Insert(s, i, Claim[K]{k, n}), true
+	i := search(s, 0, k, compare)
+	if i == len(s) || s[i].Key != *k {
+		return slices.Insert(s, i, Claim[K]{*k, n}), true
 	}
 	if s[i].N >= n {
 		return s, false
@@ -137,15 +152,15 @@ func raise[K claimKey[K]](s []Claim[K], k K, n int64) ([]Claim[K], bool) {
 	return s, true
 }
 
-func remove[K claimKey[K]](s []Claim[K], k K) ([]Claim[K], bool) {
-	i, ok := search(s, k)
-	if !ok {
+func remove[K Channel | SequenceKey](s []Claim[K], k *K, compare func(a, b *K) int) ([]Claim[K], bool) {
+	i := search(s, 0, k, compare)
+	if i == len(s) || s[i].Key != *k {
 		return s, false
 	}
 	return slices.Delete(s, i, i+1), true
 }
 
-func filter[K claimKey[K]](s []Claim[K], keep func(Claim[K]) bool) []Claim[K] {
+func filter[K Channel | SequenceKey](s []Claim[K], keep func(Claim[K]) bool) []Claim[K] {
 	kept := s[:0]
 	for _, e := range s {
 		if keep(e) {
@@ -157,26 +172,21 @@ func filter[K claimKey[K]](s []Claim[K], keep func(Claim[K]) bool) []Claim[K] {
 
 // merge is two passes: the first raises what both have, which is all there is to do as a rule, and counts what dst lacks;
 // the second, from the back, makes room for it.
-func merge[K claimKey[K]](dst, src []Claim[K]) (merged []Claim[K], changed bool) {
+func merge[K Channel | SequenceKey](dst, src []Claim[K], compare func(a, b *K) int) (merged []Claim[K], changed bool) {
 	i, missing := 0, 0
 	for j := range src {
-		found := false
-		for i < len(dst) && !found {
-			o := 0
-			if dst[i].Key != src[j].Key {
-				o = dst[i].Key.Compare(src[j].Key)
-			}
-			if o > 0 {
-				break
-			}
-			if found = o == 0; found && dst[i].N < src[j].N {
-				dst[i].N, changed = src[j].N, true
-			}
-			i++
+		e := &src[j]
+		if i < len(dst) && dst[i].Key != e.Key {
+			i = search(dst, i, &e.Key, compare)
 		}
-		if !found {
+		if i == len(dst) || dst[i].Key != e.Key {
 			missing++
+			continue
 		}
+		if dst[i].N < e.N {
+			dst[i].N, changed = e.N, true
+		}
+		i++
 	}
 	if missing == 0 {
 		return dst, changed
@@ -186,7 +196,7 @@ func merge[K claimKey[K]](dst, src []Claim[K]) (merged []Claim[K], changed bool)
 	for j := len(src) - 1; missing > 0; w-- {
 		o := -1
 		if i >= 0 {
-			o = dst[i].Key.Compare(src[j].Key)
+			o = compare(&dst[i].Key, &src[j].Key)
 		}
 		if o < 0 {
 			dst[w] = src[j]
@@ -203,16 +213,14 @@ func merge[K claimKey[K]](dst, src []Claim[K]) (merged []Claim[K], changed bool)
 	return dst, true
 }
 
-func dominates[K claimKey[K]](have, want []Claim[K]) bool {
+func dominates[K Channel | SequenceKey](have, want []Claim[K], compare func(a, b *K) int) bool {
 	i := 0
 	for j := range want {
-		for i < len(have) && have[i].Key != want[j].Key {
-			if have[i].Key.Compare(want[j].Key) > 0 {
-				return false
-			}
-			i++
+		e := &want[j]
+		if i < len(have) && have[i].Key != e.Key {
+			i = search(have, i, &e.Key, compare)
 		}
-		if i == len(have) || have[i].N < want[j].N {
+		if i == len(have) || have[i].Key != e.Key || have[i].N < e.N {
 			return false
 		}
 		i++

@@ -1,7 +1,6 @@
 // Package parsley is the byte contract of causal delivery: clocks, the three record headers that carry them, the keys and
 // values of a node's state store, held records, tick and fold keys, and the names and identities that nodes derive.
 //
-//
 // It is not a node: it decides nothing, keeps no state store, and knows no broker, no transaction and no time. It only
 // offers the walk that a gate needs (Progress.Unmet) and the running clock of a plain client (Edge).
 //

@@ -13,37 +13,50 @@ type Progress struct {
 // Clock.Offsets and on through Clock.Sequences. As progress never shrinks, a caller may go on where it stopped.
 func (p *Progress) Unmet(claims *Clock, own Channel, from int) int {
 	n := len(claims.offsets)
-	f := 0
-	for i := from; i < n; i++ {
-		c := &claims.offsets[i]
-		if f = seek(p.Frontiers, f, c.Key); f == len(p.Frontiers) {
-			break
-		}
-		if p.Frontiers[f].Key == c.Key && p.Frontiers[f].N < c.N && c.Key != own {
-			return i
-		}
+	if i := p.unmetOffset(claims.offsets, own, from); i >= 0 {
+		return i
 	}
-	f, m := 0, 0
-	for i := max(from-n, 0); i < len(claims.sequences); i++ {
-		c := &claims.sequences[i]
-		if f = seek(p.Frontiers, f, c.Key.Channel); f == len(p.Frontiers) {
-			break
-		}
-		if p.Frontiers[f].Key != c.Key.Channel || c.Key.Channel == own {
+	if i := p.unmetSequence(claims.sequences, own, max(from-n, 0)); i >= 0 {
+		return n + i
+	}
+	return -1
+}
+
+func (p *Progress) unmetOffset(claims []OffsetClaim, own Channel, i int) int {
+	for f := 0; i < len(claims) && f < len(p.Frontiers); {
+		have, want := &p.Frontiers[f], &claims[i]
+		if have.Key == want.Key {
+			if have.N < want.N && want.Key != own {
+				return i
+			}
+			i++
+			f++
 			continue
 		}
-		m = seek(p.Marks, m, c.Key)
-		if m == len(p.Marks) || p.Marks[m].Key != c.Key || p.Marks[m].N < c.N {
-			return n + i
+		if compareChannels(&have.Key, &want.Key) < 0 {
+			f = search(p.Frontiers, f+1, &want.Key, compareChannels)
+		} else {
+			i = search(claims, i+1, &have.Key, compareChannels)
 		}
 	}
 	return -1
 }
 
-// seek is the first place at or after i with a key that is not below k.
-func seek[K claimKey[K]](s []Claim[K], i int, k K) int {
-	for i < len(s) && s[i].Key != k && s[i].Key.Compare(k) < 0 {
-		i++
+// There are marks for consumed channels only, so a claim that a mark covers is met whatever its channel.
+func (p *Progress) unmetSequence(claims []SequenceClaim, own Channel, i int) int {
+	m, f := 0, 0
+	for ; i < len(claims); i++ {
+		want := &claims[i]
+		if m < len(p.Marks) && p.Marks[m].Key != want.Key {
+			m = search(p.Marks, m, &want.Key, compareSequenceKeys)
+		}
+		if m < len(p.Marks) && p.Marks[m].Key == want.Key && p.Marks[m].N >= want.N || want.Key.Channel == own {
+			continue
+		}
+		f = search(p.Frontiers, f, &want.Key.Channel, compareChannels)
+		if f < len(p.Frontiers) && p.Frontiers[f].Key == want.Key.Channel {
+			return i
+		}
 	}
-	return i
+	return -1
 }

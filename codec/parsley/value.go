@@ -136,6 +136,11 @@ func (s *Scope) decode(b []byte, rules Rules) error {
 	return ascending(what, s.Sinks, end+4, sinkSize, CompareUUIDs)
 }
 
+func readChannel(ch *Channel, b []byte) {
+	copy(ch.Topic[:], b)
+	ch.Partition = int32(binary.BigEndian.Uint32(b[16:]))
+}
+
 // section reads the count at b[at:] of entries of size bytes and says where they end.
 func section(what string, b []byte, at, size int) (n, end int, err error) {
 	if len(b)-at < 4 {
