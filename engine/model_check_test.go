@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -310,9 +311,14 @@ func (c *checker) files(disk *crashfs.Disk, m *mlog) error {
 	w := wanted(m.batches, m.start, m.end())
 	next := int64(-1)
 	var tail []mbatch
-	for _, name := range disk.Files("*.log") {
-		base, _, ok := segment.ParseName(strings.TrimPrefix(name, dir))
-		if !ok {
+	entries, err := disk.ReadDir(strings.TrimSuffix(dir, "/"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, d := range entries {
+		name := dir + d.Name
+		base, suffix, ok := segment.ParseName(d.Name)
+		if !ok || suffix != segment.LogSuffix {
 			continue
 		}
 		if next >= 0 && base != next {

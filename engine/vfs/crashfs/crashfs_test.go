@@ -163,7 +163,7 @@ func TestCutNames(t *testing.T) {
 	for seed := range 300 {
 		c := d.CrashAs(newRand(seed), Cut{Names: Some, Data: All, Percent: 50, Sector: 512})
 		seen[content(t, c, "/d/a")+content(t, c, "/d/b")+content(t, c, "/d/a.tmp")] = true
-		if c.find(split("/d/a")) == c.find(split("/d/a.tmp")) {
+		if c.find("/d/a") == c.find("/d/a.tmp") {
 			t.Fatal("a file with two names")
 		}
 	}
@@ -556,4 +556,40 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestBare: without descriptors a map is a copy; clones are bare too, and share nothing that changes.
+func TestBare(t *testing.T) {
+	d := NewBare()
+	f := create(t, d, "/f", "abc")
+	must(t, f.Sync())
+	must(t, d.SyncDir("/"))
+	if f.FD() != -1 {
+		t.Errorf("descriptor %d", f.FD())
+	}
+	m, err := f.Map(3)
+	must(t, err)
+	killed, cut := d.Clone(), d.CrashAs(newRand(1), keepNone)
+	_, err = f.WriteAt([]byte("X"), 1)
+	must(t, err)
+	if string(m) != "abc" || content(t, d, "/f") != "aXc" {
+		t.Errorf("mapped %q, file %q", m, content(t, d, "/f"))
+	}
+	must(t, d.Unmap(m))
+	for _, c := range []*Disk{killed, cut} {
+		g, err := c.Open("/f", vfs.ReadWrite)
+		must(t, err)
+		if g.FD() != -1 || content(t, c, "/f") != "abc" {
+			t.Errorf("clone: descriptor %d, %q", g.FD(), content(t, c, "/f"))
+		}
+		_, err = g.WriteAt([]byte("Y"), 0)
+		must(t, err)
+		if got := content(t, c.CrashAs(newRand(1), keepNone), "/f"); got != "abc" {
+			t.Errorf("a write that was not synced survived: %q", got)
+		}
+	}
+	must(t, f.Sync())
+	if got := content(t, d.CrashAs(newRand(1), keepNone), "/f") + content(t, killed, "/f"); got != "aXcYbc" {
+		t.Errorf("synced and killed: %q", got)
+	}
 }

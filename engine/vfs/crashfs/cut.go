@@ -58,7 +58,7 @@ func (d *Disk) CrashAs(rng *rand.Rand, c Cut) *Disk {
 	defer d.mu.Unlock()
 	p := &cutter{Cut: c, rng: rng, done: map[*node]*node{}}
 	p.draw(d.root)
-	return newDisk(p.node(d.root), d.seq)
+	return newDisk(p.node(d.root), d.seq, d.bare)
 }
 
 type cutter struct {
@@ -121,7 +121,7 @@ func (p *cutter) node(n *node) *node {
 	}
 	if !n.dir {
 		data := p.data(n)
-		c := &node{data: data, synced: bytes.Clone(data)}
+		c := &node{data: data.share(), synced: data.share()}
 		p.done[n] = c
 		return c
 	}
@@ -145,8 +145,11 @@ func (p *cutter) node(n *node) *node {
 }
 
 // data is what a file has after the cut.
-func (p *cutter) data(n *node) []byte {
-	b := bytes.Clone(n.synced)
+func (p *cutter) data(n *node) blob {
+	if len(n.pending) == 0 {
+		return n.synced.share()
+	}
+	b := bytes.Clone(n.synced.b)
 	var own int64
 	if m := len(n.pending); m > 0 {
 		own = p.between(n.pending[0].seq, n.pending[m-1].seq)
@@ -185,7 +188,7 @@ func (p *cutter) data(n *node) []byte {
 			at = end
 		}
 	}
-	return b
+	return blob{b: b}
 }
 
 // sector draws the moment up to which a sector of n is kept.
@@ -214,7 +217,7 @@ func (p *cutter) between(first, last int64) int64 { return first + p.rng.Int64N(
 func (d *Disk) Clone() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return newDisk(copyTree(d.root, map[*node]*node{}), d.seq)
+	return newDisk(copyTree(d.root, map[*node]*node{}), d.seq, d.bare)
 }
 
 func copyTree(n *node, done map[*node]*node) *node {
@@ -224,7 +227,7 @@ func copyTree(n *node, done map[*node]*node) *node {
 	if c := done[n]; c != nil {
 		return c
 	}
-	c := &node{dir: n.dir, data: bytes.Clone(n.data), synced: bytes.Clone(n.synced), pending: slices.Clone(n.pending)}
+	c := &node{dir: n.dir, data: n.data.share(), synced: n.synced.share(), pending: slices.Clone(n.pending)}
 	done[n] = c
 	if !n.dir {
 		return c

@@ -52,6 +52,7 @@ func (o Op) String() string { return fmt.Sprintf("%d %s %s", o.N, o.Kind, o.Name
 // Disk is a disk. It implements vfs.FS; renames stay within a directory (EXDEV otherwise).
 type Disk struct {
 	mirrors vfs.FS // memfd files for maps and descriptors
+	bare    bool   // there are none
 
 	mu    sync.Mutex // guards what follows and all nodes
 	root  *node
@@ -64,10 +65,18 @@ type Disk struct {
 }
 
 // New returns an empty disk.
-func New() *Disk { return newDisk(newDir(), 0) }
+func New() *Disk { return newDisk(newDir(), 0, false) }
 
-func newDisk(root *node, seq int64) *Disk {
-	return &Disk{mirrors: vfs.Memory(), root: root, seq: seq, locks: map[string]bool{}}
+// NewBare returns an empty disk without descriptors: File.FD is -1, and a map is a copy of what the file has when it is made. It and
+// its clones need no system calls.
+func NewBare() *Disk { return newDisk(newDir(), 0, true) }
+
+func newDisk(root *node, seq int64, bare bool) *Disk {
+	d := &Disk{root: root, seq: seq, bare: bare, locks: map[string]bool{}}
+	if !bare {
+		d.mirrors = vfs.Memory()
+	}
+	return d
 }
 
 // OnOp has f called with every operation while it is in flight: a change is seen by readers but may be lost in a cut, a sync has
@@ -129,36 +138,35 @@ func (d *Disk) fail(kind, name string, err error) error {
 }
 
 func split(name string) []string {
-	name = path.Clean("/" + name)
-	if name == "/" {
+	name = strings.Trim(path.Clean(name), "/")
+	if name == "" || name == "." {
 		return nil
 	}
-	return strings.Split(name[1:], "/")
+	return strings.Split(name, "/")
 }
 
 // find returns what has the name, nil when nothing has. mu is held.
-func (d *Disk) find(parts []string) *node {
+func (d *Disk) find(name string) *node {
 	n := d.root
-	for _, p := range parts {
+	for rest := strings.Trim(path.Clean(name), "/"); rest != "" && rest != "."; {
 		if n == nil || !n.dir {
 			return nil
 		}
-		n = n.names[p]
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		n = n.names[part]
 	}
 	return n
 }
 
 // parent returns the directory that has, or would have, the name, and the last part of it. mu is held.
 func (d *Disk) parent(name string) (*node, string) {
-	parts := split(name)
-	if len(parts) == 0 {
+	dirName, base := path.Split(path.Clean(name))
+	dir := d.find(dirName)
+	if base == "" || base == "." || dir == nil || !dir.dir {
 		return nil, ""
 	}
-	dir := d.find(parts[:len(parts)-1])
-	if dir == nil || !dir.dir {
-		return nil, ""
-	}
-	return dir, parts[len(parts)-1]
+	return dir, base
 }
 
 func (d *Disk) Open(name string, mode vfs.Mode) (vfs.File, error) {
@@ -193,11 +201,11 @@ func (d *Disk) Open(name string, mode vfs.Mode) (vfs.File, error) {
 func (d *Disk) Size(name string) (int64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := d.find(split(name))
+	n := d.find(name)
 	if n == nil || n.dir {
 		return 0, &fs.PathError{Op: "stat", Path: name, Err: syscall.ENOENT}
 	}
-	return int64(len(n.data)), nil
+	return int64(len(n.data.b)), nil
 }
 
 func (d *Disk) MkdirAll(name string) error {
@@ -206,7 +214,7 @@ func (d *Disk) MkdirAll(name string) error {
 		if err := d.enter(OpMkdir, name); err != nil {
 			return err
 		}
-		dir := d.find(parts[:i])
+		dir := d.find(strings.Join(parts[:i], "/"))
 		if !dir.dir {
 			return d.fail(OpMkdir, name, syscall.ENOTDIR)
 		}
@@ -259,7 +267,7 @@ func (d *Disk) Remove(name string) error {
 func (d *Disk) ReadDir(name string) ([]vfs.DirEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	dir := d.find(split(name))
+	dir := d.find(name)
 	if dir == nil || !dir.dir {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOENT}
 	}
@@ -274,7 +282,7 @@ func (d *Disk) SyncDir(name string) error {
 	if err := d.enter(OpSyncDir, name); err != nil {
 		return err
 	}
-	dir, seq := d.find(split(name)), d.seq
+	dir, seq := d.find(name), d.seq
 	if dir == nil || !dir.dir {
 		return d.fail(OpSyncDir, name, syscall.ENOENT)
 	}
@@ -318,7 +326,12 @@ func (d *Disk) Lock(name string) (vfs.Unlocker, error) {
 	return &lock{d, name}, nil
 }
 
-func (d *Disk) Unmap(b []byte) error { return d.mirrors.Unmap(b) }
+func (d *Disk) Unmap(b []byte) error {
+	if d.bare {
+		return nil
+	}
+	return d.mirrors.Unmap(b)
+}
 
 // Files lists the files whose last part matches the pattern (path.Match), with their whole names, sorted.
 func (d *Disk) Files(pattern string) (out []string) {
@@ -335,18 +348,20 @@ func (d *Disk) Files(pattern string) (out []string) {
 }
 
 // Edit replaces the content of a file, durably and without an operation.
-func (d *Disk) Edit(name string, change func([]byte) []byte) error {
+func (d *Disk) Edit(name string, edit func([]byte) []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := d.find(split(name))
+	n := d.find(name)
 	if n == nil || n.dir {
 		return &fs.PathError{Op: "edit", Path: name, Err: syscall.ENOENT}
 	}
-	b := slices.Clone(change(slices.Clone(n.data)))
-	n.resize(int64(len(b)))
-	n.write(b, 0)
-	n.synced, n.pending = b, nil
-	return nil
+	b := edit(slices.Clone(n.data.b))
+	err := n.change(change{off: int64(len(b))})
+	if err == nil && len(b) > 0 {
+		err = n.change(change{data: b})
+	}
+	n.synced, n.pending = n.data.share(), nil
+	return err
 }
 
 // Lose removes a file, durably and without an operation.

@@ -42,10 +42,10 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if off >= int64(len(f.n.data)) {
+	if off >= int64(len(f.n.data.b)) {
 		return 0, io.EOF
 	}
-	n := copy(p, f.n.data[off:])
+	n := copy(p, f.n.data.b[off:])
 	if n < len(p) {
 		return n, io.EOF
 	}
@@ -90,7 +90,7 @@ func (f *file) Size() (int64, error) {
 	}
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
-	return int64(len(f.n.data)), nil
+	return int64(len(f.n.data.b)), nil
 }
 
 func (f *file) Truncate(size int64) error { return f.mutate(OpTruncate, change{off: size}) }
@@ -143,6 +143,13 @@ func (f *file) shared(op string) (vfs.File, error) {
 }
 
 func (f *file) Map(n int) ([]byte, error) {
+	if f.d.bare {
+		b := make([]byte, n)
+		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+			return nil, err
+		}
+		return b, nil
+	}
 	m, err := f.shared("mmap")
 	if err != nil {
 		return nil, err
@@ -152,6 +159,9 @@ func (f *file) Map(n int) ([]byte, error) {
 
 // FD is -1 when there is no memfd to be had.
 func (f *file) FD() int {
+	if f.d.bare {
+		return -1
+	}
 	m, err := f.shared("fd")
 	if err != nil {
 		return -1

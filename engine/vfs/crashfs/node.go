@@ -11,8 +11,9 @@ import (
 
 // node is a file or a directory, whatever names it has. Disk.mu guards all of it.
 type node struct {
-	// Of a file: what readers see, what the last syncs made durable, and the changes between, in order.
-	data, synced []byte
+	// Of a file: what readers see, what the last syncs made durable, and the changes between, in order. The bytes may be those of other
+	// disks or of each other until they are changed.
+	data, synced blob
 	pending      []change
 	mirror       vfs.File // memfd with the same content, once a map or a descriptor was asked for
 
@@ -37,6 +38,26 @@ type edit struct {
 	seq  int64
 	name string
 	node *node
+}
+
+// blob is bytes that are copied before the first change, and only then: a clone of a disk costs nothing for what stays.
+type blob struct {
+	b   []byte
+	own bool
+}
+
+// share is the same content for another node; each copies it before a change.
+func (c *blob) share() blob {
+	c.own = false
+	return blob{b: c.b}
+}
+
+// put makes a change of it.
+func (c *blob) put(ch *change) {
+	if !c.own {
+		c.b, c.own = append(make([]byte, 0, len(c.b)+len(ch.data)), c.b...), true
+	}
+	c.b = ch.apply(c.b)
 }
 
 func newDir() *node {
@@ -103,7 +124,7 @@ func (c *change) apply(b []byte) []byte {
 
 // change makes a change that is to be seen but not durable.
 func (n *node) change(c change) error {
-	n.data = c.apply(n.data)
+	n.data.put(&c)
 	n.pending = append(n.pending, c)
 	if n.mirror == nil {
 		return nil
@@ -112,21 +133,7 @@ func (n *node) change(c change) error {
 		_, err := n.mirror.WriteAt(c.data, c.off)
 		return err
 	}
-	return n.mirror.Truncate(int64(len(n.data)))
-}
-
-func (n *node) write(p []byte, off int64) {
-	n.data = splice(n.data, off, p)
-	if n.mirror != nil {
-		n.mirror.WriteAt(p, off)
-	}
-}
-
-func (n *node) resize(size int64) {
-	n.data = resize(n.data, size)
-	if n.mirror != nil {
-		n.mirror.Truncate(size)
-	}
+	return n.mirror.Truncate(int64(len(n.data.b)))
 }
 
 // settle makes durable the changes up to seq, save for those that a failed sync has lost.
@@ -140,7 +147,7 @@ func (n *node) settle(seq int64) {
 			c.kept = true
 			keep = append(keep, c)
 		default:
-			n.synced = c.apply(n.synced)
+			n.synced.put(&c)
 		}
 	}
 	clear(n.pending[len(keep):])
@@ -161,7 +168,7 @@ func (d *Disk) share(n *node) (vfs.File, error) {
 	if err := d.mirrors.Remove(name); err != nil {
 		return nil, err
 	}
-	if _, err := f.WriteAt(n.data, 0); err != nil {
+	if _, err := f.WriteAt(n.data.b, 0); err != nil {
 		return nil, err
 	}
 	runtime.AddCleanup(n, func(f vfs.File) { f.Close() }, f)
@@ -181,6 +188,6 @@ func (n *node) walk(name string, f func(name string, n *node)) {
 }
 
 func (n *node) used() (sum int64) {
-	n.walk("", func(_ string, n *node) { sum += int64(len(n.data)) })
+	n.walk("", func(_ string, n *node) { sum += int64(len(n.data.b)) })
 	return sum
 }
