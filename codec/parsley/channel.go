@@ -33,8 +33,8 @@ type Channel struct {
 func (c Channel) Compare(d Channel) int { return compareChannels(&c, &d) }
 
 func compareChannels(a, b *Channel) int {
-	if o := compareUUIDs(&a.Topic, &b.Topic); o != 0 {
-		return o
+	if a.Topic != b.Topic {
+		return compareUUIDs(&a.Topic, &b.Topic)
 	}
 	return cmp.Compare(a.Partition, b.Partition)
 }

@@ -114,7 +114,7 @@ func (c *Clock) Dominates(d *Clock) bool {
 // near as a rule.
 func search[K Channel | SequenceKey](s []Claim[K], from int, k *K, compare func(a, b *K) int) int {
 	low, high := from, from
-	for step := 1; high < len(s) && compare(&s[high].Key, k) < 0; step *= 2 {
+	for step := 0; high < len(s) && compare(&s[high].Key, k) < 0; step = 2*step + 1 {
 		low, high = high+1, high+1+step
 	}
 	high = min(high, len(s))
@@ -129,9 +129,18 @@ func search[K Channel | SequenceKey](s []Claim[K], from int, k *K, compare func(
 	return low
 }
 
+// seek is search, with an answer whether that place has the key. As a rule the place is from.
+func seek[K Channel | SequenceKey](s []Claim[K], from int, k *K, compare func(a, b *K) int) (int, bool) {
+	if from < len(s) && s[from].Key == *k {
+		return from, true
+	}
+	i := search(s, from, k, compare)
+	return i, i < len(s) && s[i].Key == *k
+}
+
 func find[K Channel | SequenceKey](s []Claim[K], k *K, compare func(a, b *K) int) (int64, bool) {
-	i := search(s, 0, k, compare)
-	if i == len(s) || s[i].Key != *k {
+	i, ok := seek(s, 0, k, compare)
+	if !ok {
 		return 0, false
 	}
 	return s[i].N, true
@@ -141,8 +150,8 @@ func raise[K Channel | SequenceKey](s []Claim[K], k *K, n int64, compare func(a,
 	if n < 0 {
 		return s, false
 	}
-	i := search(s, 0, k, compare)
-	if i == len(s) || s[i].Key != *k {
+	i, ok := seek(s, 0, k, compare)
+	if !ok {
 		return slices.Insert(s, i, Claim[K]{*k, n}), true
 	}
 	if s[i].N >= n {
@@ -153,8 +162,8 @@ func raise[K Channel | SequenceKey](s []Claim[K], k *K, n int64, compare func(a,
 }
 
 func remove[K Channel | SequenceKey](s []Claim[K], k *K, compare func(a, b *K) int) ([]Claim[K], bool) {
-	i := search(s, 0, k, compare)
-	if i == len(s) || s[i].Key != *k {
+	i, ok := seek(s, 0, k, compare)
+	if !ok {
 		return s, false
 	}
 	return slices.Delete(s, i, i+1), true
@@ -175,11 +184,8 @@ func filter[K Channel | SequenceKey](s []Claim[K], keep func(Claim[K]) bool) []C
 func merge[K Channel | SequenceKey](dst, src []Claim[K], compare func(a, b *K) int) (merged []Claim[K], changed bool) {
 	i, missing := 0, 0
 	for j := range src {
-		e := &src[j]
-		if i < len(dst) && dst[i].Key != e.Key {
-			i = search(dst, i, &e.Key, compare)
-		}
-		if i == len(dst) || dst[i].Key != e.Key {
+		e, ok := &src[j], false
+		if i, ok = seek(dst, i, &e.Key, compare); !ok {
 			missing++
 			continue
 		}
@@ -216,11 +222,8 @@ func merge[K Channel | SequenceKey](dst, src []Claim[K], compare func(a, b *K) i
 func dominates[K Channel | SequenceKey](have, want []Claim[K], compare func(a, b *K) int) bool {
 	i := 0
 	for j := range want {
-		e := &want[j]
-		if i < len(have) && have[i].Key != e.Key {
-			i = search(have, i, &e.Key, compare)
-		}
-		if i == len(have) || have[i].Key != e.Key || have[i].N < e.N {
+		e, ok := &want[j], false
+		if i, ok = seek(have, i, &e.Key, compare); !ok || have[i].N < e.N {
 			return false
 		}
 		i++

@@ -23,38 +23,39 @@ func (p *Progress) Unmet(claims *Clock, own Channel, from int) int {
 }
 
 func (p *Progress) unmetOffset(claims []OffsetClaim, own Channel, i int) int {
-	for f := 0; i < len(claims) && f < len(p.Frontiers); {
-		have, want := &p.Frontiers[f], &claims[i]
-		if have.Key == want.Key {
-			if have.N < want.N && want.Key != own {
+	for f, ok := 0, false; i < len(claims); {
+		want := &claims[i]
+		if f, ok = seek(p.Frontiers, f, &want.Key, compareChannels); ok {
+			if p.Frontiers[f].N < want.N && want.Key != own {
 				return i
 			}
 			i++
 			f++
 			continue
 		}
-		if compareChannels(&have.Key, &want.Key) < 0 {
-			f = search(p.Frontiers, f+1, &want.Key, compareChannels)
-		} else {
-			i = search(claims, i+1, &have.Key, compareChannels)
+		if f == len(p.Frontiers) {
+			break
 		}
+		i, _ = seek(claims, i+1, &p.Frontiers[f].Key, compareChannels)
 	}
 	return -1
 }
 
 // There are marks for consumed channels only, so a claim that a mark covers is met whatever its channel.
 func (p *Progress) unmetSequence(claims []SequenceClaim, own Channel, i int) int {
-	m, f := 0, 0
+	m, f, ok := 0, 0, false
 	for ; i < len(claims); i++ {
 		want := &claims[i]
-		if m < len(p.Marks) && p.Marks[m].Key != want.Key {
-			m = search(p.Marks, m, &want.Key, compareSequenceKeys)
+		m, ok = seek(p.Marks, m, &want.Key, compareSequenceKeys)
+		met := want.Key.Channel == own
+		if ok {
+			met = met || p.Marks[m].N >= want.N
+			m++
 		}
-		if m < len(p.Marks) && p.Marks[m].Key == want.Key && p.Marks[m].N >= want.N || want.Key.Channel == own {
+		if met {
 			continue
 		}
-		f = search(p.Frontiers, f, &want.Key.Channel, compareChannels)
-		if f < len(p.Frontiers) && p.Frontiers[f].Key == want.Key.Channel {
+		if f, ok = seek(p.Frontiers, f, &want.Key.Channel, compareChannels); ok {
 			return i
 		}
 	}
