@@ -146,8 +146,8 @@ func (l *Log) admit(en *Entry) bool {
 	if b.ProducerID < 0 {
 		return true
 	}
-	if b.Control {
-		en.Err = l.st.producers.CheckMarker(b.ProducerID, b.ProducerEpoch)
+	if b.Control || b.Internal {
+		en.Err = l.st.producers.CheckEpoch(b.ProducerID, b.ProducerEpoch)
 		return en.Err == nil
 	}
 	dup, base, last, err := l.st.producers.Check(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.Transactional)

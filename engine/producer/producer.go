@@ -172,8 +172,8 @@ func (s *State) Append(id int64, epoch int16, first, delta int32, lastOffset, ti
 	return false
 }
 
-// CheckMarker judges the end of a transaction by epoch (KIP-890: an older one is refused).
-func (s *State) CheckMarker(id int64, epoch int16) error {
+// CheckEpoch judges what has no sequence, the end of a transaction (KIP-890) and a batch of the broker's own: an older epoch is refused.
+func (s *State) CheckEpoch(id int64, epoch int16) error {
 	if e := s.m[id]; e != nil && epoch < e.Epoch {
 		return ErrInvalidEpoch
 	}

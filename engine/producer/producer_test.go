@@ -76,7 +76,7 @@ func TestMarkers(t *testing.T) {
 	if first := s.Marker(1, 3, 9, 1, 1); first != -1 {
 		t.Errorf("marker of an unknown producer: %d", first)
 	}
-	if err := s.CheckMarker(1, 2); err != ErrInvalidEpoch {
+	if err := s.CheckEpoch(1, 2); err != ErrInvalidEpoch {
 		t.Errorf("older marker: %v", err)
 	}
 	// After a marker alone the epoch is known, and a producer begins at 0.

@@ -35,6 +35,8 @@ type BatchInfo struct {
 	Transactional, Control, Compressed, LogAppendTime bool
 	// DeleteHorizon: BaseTimestamp is the time from which tombstones and markers in the batch may go (KIP-534).
 	DeleteHorizon bool
+	// Internal: the broker made the batch; its producer's epoch is checked and its sequence is not. Only the caller of Append knows.
+	Internal bool
 }
 
 // LastOffset is the offset of the last record of a stored batch.
