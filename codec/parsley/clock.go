@@ -48,34 +48,34 @@ func (c *Clock) Equal(d *Clock) bool {
 }
 
 // Offset is the claim on a channel; false: none.
-func (c *Clock) Offset(ch Channel) (int64, bool) { return find(c.offsets, &ch, compareChannels) }
+func (c *Clock) Offset(ch Channel) (int64, bool) { return find(c.offsets, &ch) }
 
 // Sequence is the claim on what a sender sent to a channel; false: none.
 func (c *Clock) Sequence(k SequenceKey) (int64, bool) {
-	return find(c.sequences, &k, compareSequenceKeys)
+	return find(c.sequences, &k)
 }
 
 // RaiseOffset claims at least n on ch and says whether that changed the clock. n < 0 claims nothing.
 func (c *Clock) RaiseOffset(ch Channel, n int64) (changed bool) {
-	c.offsets, changed = raise(c.offsets, &ch, n, compareChannels)
+	c.offsets, changed = raise(c.offsets, &ch, n)
 	return changed
 }
 
 // RaiseSequence is RaiseOffset for sequences.
 func (c *Clock) RaiseSequence(k SequenceKey, n int64) (changed bool) {
-	c.sequences, changed = raise(c.sequences, &k, n, compareSequenceKeys)
+	c.sequences, changed = raise(c.sequences, &k, n)
 	return changed
 }
 
 // RemoveOffset takes the claim on ch away and says whether there was one.
 func (c *Clock) RemoveOffset(ch Channel) (changed bool) {
-	c.offsets, changed = remove(c.offsets, &ch, compareChannels)
+	c.offsets, changed = remove(c.offsets, &ch)
 	return changed
 }
 
 // RemoveSequence is RemoveOffset for sequences.
 func (c *Clock) RemoveSequence(k SequenceKey) (changed bool) {
-	c.sequences, changed = remove(c.sequences, &k, compareSequenceKeys)
+	c.sequences, changed = remove(c.sequences, &k)
 	return changed
 }
 
@@ -97,30 +97,41 @@ func (c *Clock) FilterSequences(keep func(SequenceClaim) bool) (changed bool) {
 // Merge adds the claims of d, of two on the same key the larger one, and says whether that changed c.
 func (c *Clock) Merge(d *Clock) (changed bool) {
 	var o, s bool
-	c.offsets, o = merge(c.offsets, d.offsets, compareChannels)
-	c.sequences, s = merge(c.sequences, d.sequences, compareSequenceKeys)
+	c.offsets, o = merge(c.offsets, d.offsets)
+	c.sequences, s = merge(c.sequences, d.sequences)
 	return o || s
 }
 
 // Dominates says whether c claims everything that d claims.
 func (c *Clock) Dominates(d *Clock) bool {
-	return dominates(c.offsets, d.offsets, compareChannels) && dominates(c.sequences, d.sequences, compareSequenceKeys)
+	return dominates(c.offsets, d.offsets) && dominates(c.sequences, d.sequences)
 }
 
-// The walks below are written once for both kinds of claims. The order comes as a function over pointers: a method that a
-// type parameter has copies both keys, which costs five times as much. Most keys that meet are equal, so that is asked first.
+// The walks below are written once for both kinds of claims. They compare through pointers and without a function value or
+// a method of the type parameter: the one makes keys escape to the heap, the other copies them. Most keys that meet are
+// equal, so that is asked first.
+
+func compareKeys[K Channel | SequenceKey](a, b *K) int {
+	switch a := any(a).(type) {
+	case *Channel:
+		return compareChannels(a, any(b).(*Channel))
+	case *SequenceKey:
+		return compareSequenceKeys(a, any(b).(*SequenceKey))
+	}
+	panic("BUG: claim on neither a channel nor a sender of one")
+}
 
 // search is the first place at or after from whose key is not below k. It looks in growing steps, as what it looks for is
 // near as a rule.
-func search[K Channel | SequenceKey](s []Claim[K], from int, k *K, compare func(a, b *K) int) int {
+func search[K Channel | SequenceKey](s []Claim[K], from int, k *K) int {
 	low, high := from, from
-	for step := 0; high < len(s) && compare(&s[high].Key, k) < 0; step = 2*step + 1 {
+	for step := 0; high < len(s) && compareKeys(&s[high].Key, k) < 0; step = 2*step + 1 {
 		low, high = high+1, high+1+step
 	}
 	high = min(high, len(s))
 	for low < high {
 		middle := int(uint(low+high) >> 1)
-		if compare(&s[middle].Key, k) < 0 {
+		if compareKeys(&s[middle].Key, k) < 0 {
 			low = middle + 1
 		} else {
 			high = middle
@@ -130,27 +141,27 @@ func search[K Channel | SequenceKey](s []Claim[K], from int, k *K, compare func(
 }
 
 // seek is search, with an answer whether that place has the key. As a rule the place is from.
-func seek[K Channel | SequenceKey](s []Claim[K], from int, k *K, compare func(a, b *K) int) (int, bool) {
+func seek[K Channel | SequenceKey](s []Claim[K], from int, k *K) (int, bool) {
 	if from < len(s) && s[from].Key == *k {
 		return from, true
 	}
-	i := search(s, from, k, compare)
+	i := search(s, from, k)
 	return i, i < len(s) && s[i].Key == *k
 }
 
-func find[K Channel | SequenceKey](s []Claim[K], k *K, compare func(a, b *K) int) (int64, bool) {
-	i, ok := seek(s, 0, k, compare)
+func find[K Channel | SequenceKey](s []Claim[K], k *K) (int64, bool) {
+	i, ok := seek(s, 0, k)
 	if !ok {
 		return 0, false
 	}
 	return s[i].N, true
 }
 
-func raise[K Channel | SequenceKey](s []Claim[K], k *K, n int64, compare func(a, b *K) int) ([]Claim[K], bool) {
+func raise[K Channel | SequenceKey](s []Claim[K], k *K, n int64) ([]Claim[K], bool) {
 	if n < 0 {
 		return s, false
 	}
-	i, ok := seek(s, 0, k, compare)
+	i, ok := seek(s, 0, k)
 	if !ok {
 		return slices.Insert(s, i, Claim[K]{*k, n}), true
 	}
@@ -161,8 +172,8 @@ func raise[K Channel | SequenceKey](s []Claim[K], k *K, n int64, compare func(a,
 	return s, true
 }
 
-func remove[K Channel | SequenceKey](s []Claim[K], k *K, compare func(a, b *K) int) ([]Claim[K], bool) {
-	i, ok := seek(s, 0, k, compare)
+func remove[K Channel | SequenceKey](s []Claim[K], k *K) ([]Claim[K], bool) {
+	i, ok := seek(s, 0, k)
 	if !ok {
 		return s, false
 	}
@@ -181,11 +192,11 @@ func filter[K Channel | SequenceKey](s []Claim[K], keep func(Claim[K]) bool) []C
 
 // merge is two passes: the first raises what both have, which is all there is to do as a rule, and counts what dst lacks;
 // the second, from the back, makes room for it.
-func merge[K Channel | SequenceKey](dst, src []Claim[K], compare func(a, b *K) int) (merged []Claim[K], changed bool) {
+func merge[K Channel | SequenceKey](dst, src []Claim[K]) (merged []Claim[K], changed bool) {
 	i, missing := 0, 0
 	for j := range src {
 		e, ok := &src[j], false
-		if i, ok = seek(dst, i, &e.Key, compare); !ok {
+		if i, ok = seek(dst, i, &e.Key); !ok {
 			missing++
 			continue
 		}
@@ -202,7 +213,7 @@ func merge[K Channel | SequenceKey](dst, src []Claim[K], compare func(a, b *K) i
 	for j := len(src) - 1; missing > 0; w-- {
 		o := -1
 		if i >= 0 {
-			o = compare(&dst[i].Key, &src[j].Key)
+			o = compareKeys(&dst[i].Key, &src[j].Key)
 		}
 		if o < 0 {
 			dst[w] = src[j]
@@ -219,11 +230,11 @@ func merge[K Channel | SequenceKey](dst, src []Claim[K], compare func(a, b *K) i
 	return dst, true
 }
 
-func dominates[K Channel | SequenceKey](have, want []Claim[K], compare func(a, b *K) int) bool {
+func dominates[K Channel | SequenceKey](have, want []Claim[K]) bool {
 	i := 0
 	for j := range want {
 		e, ok := &want[j], false
-		if i, ok = seek(have, i, &e.Key, compare); !ok || have[i].N < e.N {
+		if i, ok = seek(have, i, &e.Key); !ok || have[i].N < e.N {
 			return false
 		}
 		i++

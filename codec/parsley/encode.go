@@ -97,10 +97,10 @@ func (c *Clock) decode(b []byte, rules Rules) error {
 		return corrupt(clockWhat, end+4+j*sequenceSize, whySequence)
 	}
 	if why != nil {
-		c.offsets = sorted(c.offsets, compareChannels)
+		c.offsets = sorted(c.offsets)
 	}
 	if whySequence != nil {
-		c.sequences = sorted(c.sequences, compareSequenceKeys)
+		c.sequences = sorted(c.sequences)
 	}
 	return nil
 }
@@ -159,8 +159,8 @@ func readSequences(dst []SequenceClaim, b []byte) (at int, why error) {
 }
 
 // sorted sorts stably; of entries with the same key the last one stays.
-func sorted[K Channel | SequenceKey](s []Claim[K], compare func(a, b *K) int) []Claim[K] {
-	slices.SortStableFunc(s, func(a, b Claim[K]) int { return compare(&a.Key, &b.Key) })
+func sorted[K Channel | SequenceKey](s []Claim[K]) []Claim[K] {
+	slices.SortStableFunc(s, func(a, b Claim[K]) int { return compareKeys(&a.Key, &b.Key) })
 	kept := s[:0]
 	for _, e := range s {
 		if n := len(kept); n > 0 && kept[n-1].Key == e.Key {

@@ -25,7 +25,7 @@ func (p *Progress) Unmet(claims *Clock, own Channel, from int) int {
 func (p *Progress) unmetOffset(claims []OffsetClaim, own Channel, i int) int {
 	for f, ok := 0, false; i < len(claims); {
 		want := &claims[i]
-		if f, ok = seek(p.Frontiers, f, &want.Key, compareChannels); ok {
+		if f, ok = seek(p.Frontiers, f, &want.Key); ok {
 			if p.Frontiers[f].N < want.N && want.Key != own {
 				return i
 			}
@@ -36,7 +36,7 @@ func (p *Progress) unmetOffset(claims []OffsetClaim, own Channel, i int) int {
 		if f == len(p.Frontiers) {
 			break
 		}
-		i, _ = seek(claims, i+1, &p.Frontiers[f].Key, compareChannels)
+		i, _ = seek(claims, i+1, &p.Frontiers[f].Key)
 	}
 	return -1
 }
@@ -46,7 +46,7 @@ func (p *Progress) unmetSequence(claims []SequenceClaim, own Channel, i int) int
 	m, f, ok := 0, 0, false
 	for ; i < len(claims); i++ {
 		want := &claims[i]
-		m, ok = seek(p.Marks, m, &want.Key, compareSequenceKeys)
+		m, ok = seek(p.Marks, m, &want.Key)
 		met := want.Key.Channel == own
 		if ok {
 			met = met || p.Marks[m].N >= want.N
@@ -55,7 +55,7 @@ func (p *Progress) unmetSequence(claims []SequenceClaim, own Channel, i int) int
 		if met {
 			continue
 		}
-		if f, ok = seek(p.Frontiers, f, &want.Key.Channel, compareChannels); ok {
+		if f, ok = seek(p.Frontiers, f, &want.Key.Channel); ok {
 			return i
 		}
 	}
