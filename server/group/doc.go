@@ -1,0 +1,31 @@
+// Package group is the state machine of one shard of the group coordinator: classic consumer groups (JoinGroup, SyncGroup, Heartbeat,
+// LeaveGroup) and committed offsets, as Apache Kafka 3.7 keeps them in __consumer_offsets. A Shard implements coordinator.State; the
+// runtime of package coordinator feeds it operations, records and alarms on one goroutine. Records are Apache's own: OffsetCommitKey v1
+// with OffsetCommitValue v3 (v1 when a commit brings its own retention), GroupMetadataKey v2 with GroupMetadataValue v3.
+//
+// What it is not: it does no I/O, starts no goroutine, asks no clock and knows no connection. Authorization, the transaction check of
+// TxnOffsetCommit (48) and which shard holds a group are the caller's business.
+//
+// # Calling it
+//
+// Two kinds of methods, all on the shard's goroutine:
+//
+//	Heartbeat, Fetch, Describe, List    look and return the answer. The caller sends it in the Done of an Outcome that
+//	                                    writes nothing, so that it comes after what was appended before. Their answers
+//	                                    alias only memory that is never changed.
+//	Join, Sync, Leave, Commit, TxnCommit, DeleteOffsets, DeleteGroup, TopicDeleted, ExpireOffsets
+//	                                    return an Outcome. reply is called exactly once: in the Outcome's Done, or later
+//	                                    in that of another operation or alarm (Join, Sync), or from Closed.
+//
+// Requests may alias a buffer that is used again after the call: what is kept is cloned. For an operation that the runtime refused
+// (loading, not available, not owned) Refusal says what each API answers.
+//
+// # Invariants
+//
+//   - Offsets change in Replay alone. Membership lives ahead of the topic, as in Apache: a generation is written when its leader's
+//     assignment arrives and when a group becomes empty, and the record of a living group is only read when a shard is loaded.
+//   - Every parked reply is answered: when the rebalance ends, when its alarm rings, when its member goes or is replaced, or by Closed.
+//     Apache forgets a reply whose member asks a second time; here the first one is answered 27.
+//   - A group that is being deleted is Dead until the tombstones are there (answer 15), and Empty again if they could not be written.
+//   - A heartbeat moves a deadline and nothing else: one alarm per member is re-checked when it rings.
+package group
