@@ -345,3 +345,60 @@ func TestCloseSyncsTheTimeIndex(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
 }
+
+// TestDirectoryThatWasNeverDurable: a log removed before its partition.metadata was durable does not come back under a topic of its name
+// that was made since, though its segments were on the disk when the power went, and their removal was not.
+func TestDirectoryThatWasNeverDurable(t *testing.T) {
+	for _, metadata := range []string{"", "\x00\x00\x00\x00"} {
+		d := crashfs.New()
+		f := onDisk(t, d, PageCache)
+		f.e.work.max = 0 // nothing in the background
+		f.append(f.log(true, nil), spec{n: 2})
+		disk := d.Clone()
+		f.e.work.max = 1
+		if err := disk.Edit(modelDir+"/t-0/"+metadataName, func([]byte) []byte { return []byte(metadata) }); err != nil {
+			t.Fatal(err)
+		}
+		f = onDisk(t, disk, PageCache)
+		l := f.e.OpenLog(LogSpec{Topic: "t", TopicID: [16]byte{2}, LeaderEpoch: 2})
+		if err := l.Load(); err != nil || l.Offsets().LogEnd != 0 {
+			t.Fatalf("%q: the recreated topic has records up to %d, %v", metadata, l.Offsets().LogEnd, err)
+		}
+		if e := f.append(l, spec{}); e.BaseOffset != 0 {
+			t.Errorf("%q: first offset %d", metadata, e.BaseOffset)
+		}
+		f.e.reaper.wait()
+		f.close()
+		if got := disk.Files("*.log"); len(got) != 1 {
+			t.Errorf("%q: files %v", metadata, got)
+		}
+	}
+}
+
+// TestMetadataIsMadeAgain: a directory without partition.metadata, or with a damaged one, keeps its records, and what is made in its place is
+// durable at once.
+func TestMetadataIsMadeAgain(t *testing.T) {
+	for _, damage := range []func(d *crashfs.Disk, name string) error{
+		func(d *crashfs.Disk, name string) error { return d.Lose(name) },
+		func(d *crashfs.Disk, name string) error {
+			return d.Edit(name, func(b []byte) []byte { return b[:20] })
+		},
+	} {
+		d := crashfs.New()
+		f := onDisk(t, d, GroupCommit)
+		l := f.log(true, nil)
+		f.durable(l, f.append(l, spec{n: 2}))
+		f.close()
+		name := modelDir + "/t-0/" + metadataName
+		if err := damage(d, name); err != nil {
+			t.Fatal(err)
+		}
+		f = onDisk(t, d, GroupCommit)
+		if l = f.log(false, nil); l.Load() != nil || l.Offsets().LogEnd != 2 {
+			t.Errorf("log end %d, %v", l.Offsets().LogEnd, l.Err())
+		}
+		if b, err := vfs.ReadFile(cutAll(d), name, 1000); string(b) != string(l.metadata()) {
+			t.Errorf("after a power cut: %q, %v", b, err)
+		}
+	}
+}

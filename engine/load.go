@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -105,15 +106,12 @@ func (ld *loader) load() error {
 	if err != nil {
 		return err
 	}
-	if other, err := ld.foreign(); err != nil {
+	owner, err := ld.owner()
+	if err != nil {
 		return err
-	} else if other {
-		l.e.cfg.Logger.Warn("directory belongs to another topic id, setting it aside", "log", l.name())
-		l.e.setAside(ld.dir, 0)
-		l.e.journal.forget(l.name())
-		l.e.cleaner.forget(l)
-		ld.start = 0
-		ld.st.epochs.assign(l.spec.LeaderEpoch, 0)
+	}
+	if owner != ours {
+		ld.disown(owner, j.dirty)
 		return nil
 	}
 	ld.st.dirMade = true
@@ -170,20 +168,60 @@ func (ld *loader) settle(dirty bool) error {
 	return ld.fs.SyncDir(ld.dir)
 }
 
-// foreign reports whether partition.metadata names another topic. One that is missing or damaged is written again.
-func (ld *loader) foreign() (bool, error) {
+// owner is whose directory a start found.
+type owner int
+
+const (
+	ours    owner = iota
+	another       // topic's
+	nobodys       // it was made just before the power went: nothing in it was acknowledged
+)
+
+// topicIDKey begins the line of partition.metadata that says whose the directory is.
+const topicIDKey = "topic_id: "
+
+// owner asks partition.metadata. One that is missing or damaged is made again. One that is empty or all zeros was never durable: names
+// of a directory become durable in order, so it was there before the segments, and no commit passes it. The directory may be that of a
+// topic of this name that was deleted since.
+func (ld *loader) owner() (owner, error) {
 	b, err := vfs.ReadFile(ld.fs, ld.dir+"/"+metadataName, smallFileMax)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
+		return ours, err
+	}
+	if !missing && len(bytes.TrimLeft(b, "\x00")) == 0 {
+		return nobodys, nil
 	}
 	for line := range strings.Lines(string(b)) {
-		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "topic_id: "); ok && len(id) == 22 {
-			return id != topicID(ld.l.spec.TopicID) && ld.l.spec.TopicID != [16]byte{}, nil
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), topicIDKey); ok && len(id) == 22 {
+			if id != topicID(ld.l.spec.TopicID) && ld.l.spec.TopicID != [16]byte{} {
+				return another, nil
+			}
+			return ours, nil
 		}
 	}
-	ld.l.freshDir.Store(true)
+	// Durable at once: no line says that this log is dirty, so that a start after a kill would not make it so.
+	if err := vfs.WriteFile(ld.fs, ld.dir, metadataName, ld.l.metadata()); err != nil {
+		return ours, err
+	}
 	ld.l.e.rootNew.Store(true)
-	return false, ld.l.writeMetadata()
+	return ours, ld.l.e.syncRoot()
+}
+
+// disown sets a directory aside: the log is as if there were none.
+func (ld *loader) disown(o owner, dirty bool) {
+	l := ld.l
+	if o == another {
+		l.e.cfg.Logger.Warn("directory belongs to another topic id, setting it aside", "log", l.name())
+		l.e.journal.forget(l.name())
+		l.e.cleaner.forget(l)
+		ld.start, dirty = 0, false
+	} else {
+		l.e.cfg.Logger.Warn("the power went before anything in the directory was durable, setting it aside", "log", l.name())
+	}
+	l.e.setAside(ld.dir, 0)
+	ld.st.end, ld.st.marked = ld.start, dirty
+	ld.st.epochs.assign(l.spec.LeaderEpoch, ld.st.end)
 }
 
 // sortFiles collects segments and snapshots, and removes what a crash left: temporary files, indexes without a log.
@@ -201,7 +239,7 @@ func (ld *loader) sortFiles(entries []vfs.DirEntry) error {
 		case ok && suffix == segment.SnapshotSuffix:
 			ld.snapshots = append(ld.snapshots, base)
 		case ok && suffix != segment.LogSuffix && !logs[base], strings.HasSuffix(d.Name, ".tmp"), strings.HasSuffix(d.Name, ".deleted"):
-			if err := ld.fs.Remove(ld.dir + "/" + d.Name); err != nil {
+			if err := ld.fs.Remove(ld.dir + "/" + d.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}

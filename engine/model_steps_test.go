@@ -330,8 +330,8 @@ func (w *world) retained(m *mlog, before, start int64) string {
 
 func (w *world) remove() {
 	i, l, m := w.pick()
-	if l == nil || l.freshDir.Load() {
-		return // a directory whose partition.metadata is not durable cannot be told from that of a later topic of its name
+	if l == nil {
+		return
 	}
 	w.update(func() {
 		m.exists = false

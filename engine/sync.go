@@ -263,9 +263,14 @@ func (l *Log) writeMetadata() error {
 		return err
 	}
 	defer f.Close()
-	b := fmt.Appendf(nil, "version: 0\ntopic_id: %s", topicID(l.spec.TopicID))
+	b := l.metadata()
 	if _, err := f.WriteAt(b, 0); err != nil {
 		return err
 	}
 	return f.Truncate(int64(len(b)))
+}
+
+// metadata is the content of partition.metadata.
+func (l *Log) metadata() []byte {
+	return fmt.Appendf(nil, "version: 0\n"+topicIDKey+"%s", topicID(l.spec.TopicID))
 }
