@@ -12,14 +12,23 @@ import (
 func CompareUUIDs(a, b uuid.UUID) int { return compareUUIDs(&a, &b) }
 
 func compareUUIDs(a, b *uuid.UUID) int {
-	if o := compareHalves(a[:8], b[:8]); o != 0 {
-		return o
+	if x, y := half(a[:8]), half(b[:8]); x != y {
+		return sign(x < y)
 	}
-	return compareHalves(a[8:], b[8:])
+	x, y := half(a[8:]), half(b[8:])
+	if x == y {
+		return 0
+	}
+	return sign(x < y)
 }
 
-func compareHalves(a, b []byte) int {
-	return cmp.Compare(int64(binary.BigEndian.Uint64(a)), int64(binary.BigEndian.Uint64(b)))
+func half(b []byte) int64 { return int64(binary.BigEndian.Uint64(b)) }
+
+func sign(below bool) int {
+	if below {
+		return -1
+	}
+	return 1
 }
 
 // Channel is one partition of one topic. The id, never the name, says which topic: a topic that was deleted and created
@@ -33,8 +42,11 @@ type Channel struct {
 func (c Channel) Compare(d Channel) int { return compareChannels(&c, &d) }
 
 func compareChannels(a, b *Channel) int {
-	if a.Topic != b.Topic {
-		return compareUUIDs(&a.Topic, &b.Topic)
+	if x, y := half(a.Topic[:8]), half(b.Topic[:8]); x != y { // nearly always: ids are random
+		return sign(x < y)
+	}
+	if x, y := half(a.Topic[8:]), half(b.Topic[8:]); x != y {
+		return sign(x < y)
 	}
 	return cmp.Compare(a.Partition, b.Partition)
 }

@@ -22,21 +22,27 @@ func (p *Progress) Unmet(claims *Clock, own Channel, from int) int {
 	return -1
 }
 
+// unmetOffset steps through both lists, and does not leap: a node consumes few channels, and a step is one comparison of
+// eight bytes.
 func (p *Progress) unmetOffset(claims []OffsetClaim, own Channel, i int) int {
-	for f, ok := 0, false; i < len(claims); {
-		want := &claims[i]
-		if f, ok = seek(p.Frontiers, f, &want.Key); ok {
-			if p.Frontiers[f].N < want.N && want.Key != own {
-				return i
-			}
+	for f := 0; i < len(claims) && f < len(p.Frontiers); {
+		have, want := &p.Frontiers[f], &claims[i]
+		x, y := half(have.Key.Topic[:8]), half(want.Key.Topic[:8])
+		o := 0
+		if x == y {
+			o = compareChannels(&have.Key, &want.Key)
+		}
+		switch {
+		case x < y || o < 0:
+			f++
+		case x > y || o > 0:
+			i++
+		case have.N < want.N && want.Key != own:
+			return i
+		default:
 			i++
 			f++
-			continue
 		}
-		if f == len(p.Frontiers) {
-			break
-		}
-		i, _ = seek(claims, i+1, &p.Frontiers[f].Key)
 	}
 	return -1
 }
