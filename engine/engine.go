@@ -25,6 +25,7 @@ import (
 
 	"kaas/engine/commit"
 	"kaas/engine/compact"
+	"kaas/engine/redo"
 	"kaas/engine/segment"
 	"kaas/engine/vfs"
 )
@@ -74,17 +75,19 @@ const (
 
 // Config are the settings of an engine. Zero values of numbers mean the defaults named.
 type Config struct {
-	Dir             string
-	Storage         Storage
-	MemoryMaxBytes  int64 // of all logs together; 1 GiB
-	MemoryFull      MemoryFull
-	Durability      Durability
-	MaxOpenFiles    int           // log files held open when nobody reads them; 4096
-	CommitThreads   int           // syncs at the same time; 16
-	RecoveryThreads int           // logs recovered at the same time; 2
-	Workers         int           // of Go; 8
-	Maintenance     time.Duration // between passes over retention and producer expiry; 30 s
-	ProducerExpiry  time.Duration // producer.id.expiration.ms; 24 h
+	Dir            string
+	Storage        Storage
+	MemoryMaxBytes int64 // of all logs together; 1 GiB
+	MemoryFull     MemoryFull
+	Durability     Durability
+	MaxOpenFiles   int // log files held open when nobody reads them; 4096
+	CommitThreads  int // syncs at the same time; 16
+	// CommitJournalBytes is how large the commit journal may become, in both files together; 64 MiB. Below 0: none, each log is synced by itself.
+	CommitJournalBytes int64
+	RecoveryThreads    int           // logs recovered at the same time; 2
+	Workers            int           // of Go; 8
+	Maintenance        time.Duration // between passes over retention and producer expiry; 30 s
+	ProducerExpiry     time.Duration // producer.id.expiration.ms; 24 h
 	// SealDelay is how long a rolled segment waits before it is synced and sealed, under PageCache: by then the kernel has written most of
 	// it in its own time. Until then a start after a kill scans it. Syncing 1 GiB at once takes half a core for a second.
 	SealDelay time.Duration
@@ -98,7 +101,8 @@ type Config struct {
 	OnCommit func(logs, released int, took time.Duration)
 	// OnWrite, if set, is told about each write of appended batches into the page cache, space allocated for it included:
 	// its bytes, and how long it took. The log's mutex is held: it must be cheap.
-	OnWrite func(bytes int64, took time.Duration)
+	OnWrite     func(bytes int64, took time.Duration)
+	sharedAfter int // rounds before the commit journal is made; sharedAfter
 	// OnFailure, if set, is told once when a log goes offline. It must not call the log's methods that append or load.
 	OnFailure func(l *Log, err error)
 }
@@ -112,6 +116,10 @@ func (c *Config) setDefaults() {
 	set(&c.MaxOpenFiles, 4096)
 	set(&c.CommitThreads, 16)
 	set(&c.RecoveryThreads, 2)
+	set(&c.sharedAfter, sharedAfter)
+	if c.CommitJournalBytes == 0 {
+		c.CommitJournalBytes = 64 << 20
+	}
 	set(&c.Workers, 8)
 	if c.MemoryMaxBytes == 0 {
 		c.MemoryMaxBytes = 1 << 30
@@ -149,6 +157,9 @@ type Engine struct {
 	journal *journal
 	lock    vfs.Unlocker
 	group   *commit.Group[*Log]
+	shared  *shared                  // nil: no commit journal
+	old     atomic.Pointer[redo.Old] // the commit journal of an earlier life while logs may need it
+	volume  vfs.Volume               // that Dir is on; nil when it cannot be synced as a whole
 	work    pool
 	reaper  pool // one worker: removes files in the background
 	cleaner cleaner
@@ -196,16 +207,25 @@ func Open(cfg Config) (*Engine, error) {
 	e.files = segment.NewFiles(cfg.FS, cfg.MaxOpenFiles, maxMaps, cfg.Storage == Memory)
 	e.work.max, e.reaper.max = cfg.Workers, 1
 	e.SetProducerExpiry(cfg.ProducerExpiry)
-	if err := e.cleaner.open(e); err != nil {
+	e.shared = newShared(e)
+	if err := e.openShared(); err != nil {
 		e.journal.close()
 		lock.Unlock()
 		return nil, err
 	}
+	if err := e.cleaner.open(e); err != nil {
+		e.journal.close()
+		e.releaseShared()
+		lock.Unlock()
+		return nil, err
+	}
 	e.group = commit.New(commit.Config[*Log]{
-		Sync:    (*Log).sync,
-		Publish: (*Log).publishDurable,
-		Threads: cfg.CommitThreads,
-		OnRound: cfg.OnCommit,
+		Sync:       (*Log).sync,
+		Pick:       e.shared.pick,
+		SyncPicked: e.shared.sync,
+		Publish:    (*Log).publishDurable,
+		Threads:    cfg.CommitThreads,
+		OnRound:    cfg.OnCommit,
 	})
 	go e.maintain()
 	e.SetCleaner(cfg.Cleaner)
@@ -265,7 +285,7 @@ func (e *Engine) Close() error {
 	e.group.Close()
 	e.work.wait()
 	e.reaper.wait()
-	errs = append(errs, e.journal.close(), e.lock.Unlock())
+	errs = append(errs, e.journal.close(), e.closeShared(), e.lock.Unlock())
 	return errors.Join(errs...)
 }
 
@@ -295,6 +315,7 @@ func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, t
 			total.Add(l.unscanned())
 		}
 	}
+	var failed atomic.Bool
 	each(dirty, e.cfg.RecoveryThreads, func(l *Log) {
 		if ctx.Err() != nil {
 			return
@@ -307,6 +328,7 @@ func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, t
 				progress(n, total.Load())
 			}
 		}); err != nil {
+			failed.Store(true)
 			e.cfg.Logger.Error("log could not be recovered", "log", l.name(), "error", err)
 		} else if err := l.checkpoint(); err != nil && !errors.Is(err, syscall.ENOSPC) {
 			l.fail(err) // without room for its files it only stays dirty
@@ -318,7 +340,10 @@ func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, t
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return e.journal.compact()
+	if err := e.journal.compact(); err != nil || failed.Load() {
+		return err // the commit journal stays for the logs that may need it
+	}
+	return e.dropOld()
 }
 
 // Remove ends a log whose topic was deleted: its readers and writers get ErrDeleted, its directory is renamed at once and

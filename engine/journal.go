@@ -198,6 +198,18 @@ func (j *journal) get(name string) journalEntry {
 	return j.entries[name]
 }
 
+// anyDirty reports that a log may be dirty.
+func (j *journal) anyDirty() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, e := range j.entries {
+		if e.dirty {
+			return true
+		}
+	}
+	return false
+}
+
 func (j *journal) dirty(name string) bool { return j.get(name).dirty }
 
 // update changes the entry of a log and writes its line. The line survives the process at once, a power cut after sync.

@@ -122,6 +122,9 @@ func (ld *loader) load() error {
 	if err := ld.sortFiles(entries); err != nil {
 		return err
 	}
+	if err := ld.redo(&j); err != nil {
+		return err
+	}
 	recovery := int64(1<<63 - 1)
 	if j.dirty {
 		recovery = j.recovery

@@ -86,6 +86,9 @@ type Log struct {
 	// freshDir: the directory was made by this process, and its name and metadata are not yet durable either.
 	freshDir atomic.Bool
 
+	shared     [2]bool // see shared.logs
+	sharedName string  // the committer's
+
 	mu sync.Mutex // guards st; held over appends to the page cache, and by nothing that only looks
 	st *state
 

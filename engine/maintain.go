@@ -355,7 +355,7 @@ const zeroMaxPerCommit = 256 << 10
 
 // zeroAhead has zeros written in the background behind the data just appended. mu is held.
 func (l *Log) zeroAhead(active *segment.Segment) {
-	if l.e.cfg.Durability != GroupCommit {
+	if l.e.cfg.Durability != GroupCommit || l.e.shared != nil && !l.e.shared.j.Broken() {
 		return
 	}
 	p := &l.st.zeros

@@ -1,8 +1,8 @@
 // Package commit is group commit: many waiters, one sync.
 //
 // It knows neither files nor logs. Whoever writes says so (Schedule), whoever needs durability waits (Await), and one
-// goroutine runs rounds: it takes every item scheduled since, syncs them in parallel through the function it was given,
-// publishes how far each is durable and wakes the waiters. There is no timer: a round begins as soon as there is something
+// goroutine runs rounds: it takes every item scheduled since, syncs them through the functions it was given, several by one sync
+// and the others in parallel, publishes how far each is durable and wakes the waiters. There is no timer: a round begins as soon as there is something
 // to sync and the last round has ended, save for a bounded gather (see gather).
 //
 // Invariants: the durable end of an item never moves back, and is never more than what Sync says it covered; a failed sync poisons its item for good: its waiters, and all later ones, get the error, and it is never
@@ -25,12 +25,24 @@ type Config[T any] struct {
 	// Sync makes everything durable that was written to the owner before the call, and returns how far that reaches: an
 	// end (exclusive) in whatever unit the owner counts, read before the sync began.
 	Sync func(owner T) (end int64, err error)
+	// Pick and SyncPicked, if set, make several items durable with one sync. Pick is asked at the start of a round about all its items
+	// that are not poisoned; it sets Picked, and End as Sync would return it, of those that SyncPicked is going to cover. SyncPicked runs
+	// beside the Syncs of the others, if any was picked; an error of one item goes to its Outcome, one of all is returned.
+	Pick       func(owners []T, out []Outcome)
+	SyncPicked func(out []Outcome) error
 	// Publish is called after each sync, before the waiters are woken; end is exclusive, and unchanged when err is not nil.
 	Publish func(owner T, end int64, err error)
 	// Threads bounds the syncs that run at the same time; at least 1.
 	Threads int
 	// OnRound, if set, is told about each round: how many items, how many waiters were released, how long the syncs took.
 	OnRound func(items, released int, took time.Duration)
+}
+
+// Outcome is what becomes of one item of a round that Pick was asked about.
+type Outcome struct {
+	Picked bool
+	End    int64
+	Err    error
 }
 
 // Item is one thing to sync. It is embedded in its owner and is zero until Init.
@@ -79,6 +91,9 @@ type Group[T any] struct {
 
 	// What follows belongs to the committer, except that helpers take items of round by next.
 	round    []*Item[T]
+	owners   []T // of round, and what becomes of them, when Pick is set
+	out      []Outcome
+	together []*Item[T] // those picked
 	next     atomic.Int64
 	released atomic.Int64
 	peak     atomic.Int64 // the most waiters seen in this round
@@ -209,19 +224,72 @@ func (g *Group[T]) commit() {
 	g.released.Store(0)
 	g.peak.Store(0)
 	g.next.Store(0)
-	for range min(len(g.round), g.cfg.Threads) - 1 {
+	items := len(g.round)
+	g.pick()
+	jobs := len(g.round)
+	if len(g.together) > 0 {
+		jobs++
+	}
+	for range min(jobs, g.cfg.Threads) - 1 {
 		g.helpers.Add(1)
 		g.help <- struct{}{}
 	}
+	g.syncPicked()
 	g.syncSome()
 	g.helpers.Wait()
 	took := time.Since(start)
-	items, released := len(g.round), int(g.released.Load())
+	released := int(g.released.Load())
 	clear(g.round)
 	g.pace.ended(took, g.peak.Load())
 	if g.cfg.OnRound != nil {
 		g.cfg.OnRound(items, released, took)
 	}
+}
+
+// pick moves the items that one sync is going to cover from round to together, and takes poisoned ones out.
+func (g *Group[T]) pick() {
+	g.together = g.together[:0]
+	keep := g.round[:0]
+	g.owners, g.out = g.owners[:0], g.out[:0]
+	for _, it := range g.round {
+		it.queued.Store(false) // before any sync: a write that the sync may miss queues the item again
+		if it.Err() == nil {
+			keep = append(keep, it)
+			g.owners, g.out = append(g.owners, it.owner), append(g.out, Outcome{})
+		}
+	}
+	clear(g.round[len(keep):])
+	g.round = keep
+	if g.cfg.Pick == nil || len(keep) == 0 {
+		return
+	}
+	g.cfg.Pick(g.owners, g.out)
+	rest, out := g.round[:0], g.out[:0]
+	for i, it := range g.round {
+		if g.out[i].Picked {
+			g.together, out = append(g.together, it), append(out, g.out[i])
+		} else {
+			rest = append(rest, it)
+		}
+	}
+	clear(g.owners)
+	clear(g.round[len(rest):])
+	g.round, g.out = rest, out
+}
+
+func (g *Group[T]) syncPicked() {
+	if len(g.together) == 0 {
+		return
+	}
+	err := g.cfg.SyncPicked(g.out)
+	for i, it := range g.together {
+		o := g.out[i]
+		if o.Err == nil {
+			o.Err = err
+		}
+		g.finish(it, o.End, o.Err)
+	}
+	clear(g.together)
 }
 
 func (g *Group[T]) helper() {
@@ -238,10 +306,6 @@ func (g *Group[T]) syncSome() {
 			return
 		}
 		it := g.round[i]
-		it.queued.Store(false) // before the sync: a write that the sync may miss queues the item again
-		if it.Err() != nil {
-			continue
-		}
 		end, err := g.cfg.Sync(it.owner)
 		g.finish(it, end, err)
 	}

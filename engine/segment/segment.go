@@ -290,6 +290,29 @@ func (s *Segment) syncFile(file vfs.File) error {
 	return s.syncErr
 }
 
+// Writes counts the writes so far, for Synced.
+func (s *Segment) Writes() int64 { return s.writes.Load() }
+
+// Synced says that a sync of the whole file system has covered what Writes saw before it began. It returns why it counts for nothing
+// here: an earlier sync of the file has failed.
+func (s *Segment) Synced(seen int64) error {
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	if s.syncErr == nil && seen > s.synced.Load() {
+		s.synced.Store(seen)
+	}
+	return s.syncErr
+}
+
+// Doubt says that a sync of the whole file system failed: as if one of the file had.
+func (s *Segment) Doubt(err error) {
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	if s.syncErr == nil {
+		s.syncErr = err
+	}
+}
+
 // Seal trims the file to its data, writes the indexes, and makes all of it durable. Nothing is appended after it, unless
 // the log is opened again. Writer.
 func (s *Segment) Seal() error {

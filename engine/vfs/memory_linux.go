@@ -185,6 +185,13 @@ func (m *memFS) ReadDir(dir string) ([]DirEntry, error) {
 }
 
 func (m *memFS) SyncDir(string) error { return nil }
+
+type memVolume struct{}
+
+func (m *memFS) Volume(string) (Volume, error) { return memVolume{}, nil }
+func (memVolume) Sync() error                  { return nil }
+func (memVolume) Close() error                 { return nil }
+
 func (m *memFS) Unmap(b []byte) error { return unix.Munmap(b) }
 
 // Space reports the machine's memory: that is what these files fill.

@@ -93,6 +93,19 @@ func (osFS) SyncDir(dir string) error {
 	return err
 }
 
+type osVolume struct{ f *os.File }
+
+func (osFS) Volume(dir string) (Volume, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	return osVolume{f}, nil
+}
+
+func (v osVolume) Sync() error  { return pathErr("syncfs", v.f.Name(), unix.Syncfs(int(v.f.Fd()))) }
+func (v osVolume) Close() error { return v.f.Close() }
+
 func (osFS) Space(dir string) (Space, error) {
 	var st unix.Statfs_t
 	if err := retry(func() error { return unix.Statfs(dir, &st) }); err != nil {

@@ -6,7 +6,7 @@
 // descriptors and so can be sent with sendfile like files on disk.
 //
 // Invariants: a write call either writes everything or returns an error and the number of bytes written; a name that was
-// created, renamed or removed is durable only after SyncDir of its directory; data is durable only after Sync of its file.
+// created, renamed or removed is durable only after SyncDir of its directory; data is durable only after Sync of its file, or of the Volume.
 package vfs
 
 import (
@@ -57,6 +57,24 @@ type FS interface {
 // Unlocker releases what FS.Lock took.
 type Unlocker interface {
 	Unlock() error
+}
+
+// OpenVolume opens the file system that dir is on, to sync all of it at once. It is nil when f cannot do that.
+func OpenVolume(f FS, dir string) (Volume, error) {
+	if v, ok := f.(interface {
+		Volume(dir string) (Volume, error)
+	}); ok {
+		return v.Volume(dir)
+	}
+	return nil, nil
+}
+
+// Volume is a file system as a whole.
+type Volume interface {
+	// Sync makes durable everything that was written to any file of it, and all names (syncfs). It reports failures of write-back since
+	// the volume was opened; after one nothing is known about earlier writes to any file.
+	Sync() error
+	Close() error
 }
 
 // File is an open file. Reads and writes are positional and may run concurrently; Close must not race with them.

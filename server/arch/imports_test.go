@@ -20,13 +20,14 @@ var mayImport = []struct {
 	pkg     string
 	imports string
 }{
-	{"engine", "engine/vfs engine/segment engine/producer engine/commit engine/compact"},
+	{"engine", "engine/vfs engine/segment engine/producer engine/commit engine/compact engine/redo"},
 	{"engine/vfs", ""},
 	{"engine/vfs/crashfs", "engine/vfs"},
 	{"engine/segment", "engine/vfs"},
 	{"engine/producer", "engine/vfs"},
 	{"engine/commit", ""},
 	{"engine/compact", "engine/segment engine/vfs"},
+	{"engine/redo", "engine/vfs"},
 	{"engine/state", "engine/vfs engine/commit"},
 	{"netio/...", "netio/..."},
 	{"codec/wire", ""},

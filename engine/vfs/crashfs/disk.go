@@ -38,6 +38,7 @@ const (
 	OpRemove   = "remove"
 	OpMkdir    = "mkdir"
 	OpSyncDir  = "syncdir"
+	OpSyncFS   = "syncfs"
 )
 
 // Op is one operation.
@@ -293,6 +294,44 @@ func (d *Disk) SyncDir(name string) error {
 	defer d.mu.Unlock()
 	dir.settleNames(seq)
 	return nil
+}
+
+type volume struct {
+	d    *Disk
+	name string
+}
+
+// Volume is the whole disk.
+func (d *Disk) Volume(name string) (vfs.Volume, error) { return &volume{d, name}, nil }
+
+func (v *volume) Sync() error {
+	d := v.d
+	if err := d.enter(OpSyncFS, v.name); err != nil {
+		return err
+	}
+	seq := d.seq
+	if err := d.leave(OpSyncFS, v.name); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.root.every(func(n *node) {
+		if n.dir {
+			n.settleNames(seq)
+		} else {
+			n.settle(seq)
+		}
+	})
+	return nil
+}
+
+func (v *volume) Close() error { return nil }
+
+// FailSync is that of all files.
+func (v *volume) FailSync() {
+	v.d.mu.Lock()
+	defer v.d.mu.Unlock()
+	v.d.root.every((*node).failSync)
 }
 
 // Space is that of a disk of 1 TiB.

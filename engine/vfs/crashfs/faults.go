@@ -17,7 +17,7 @@ import (
 //	nth    = "1st" | "2nd" | "3rd" | "4th" …    that match of the rule only; with a plus ("3rd+") it and all later ones;
 //	                                            without nth: every one
 //	op     = "open" | "create" | "read" | "map" | "write" | "truncate" | "allocate" | "zero" | "sync" | "fdatasync" (the same)
-//	       | "rename" | "remove" | "mkdir" | "syncdir" | "space" (write or allocate) | "any"
+//	       | "rename" | "remove" | "mkdir" | "syncdir" | "syncfs" | "space" (write or allocate) | "any"
 //	glob   = as path.Match has it, for as many last parts of the name as it has itself: "*.log", "t-0/*.log"
 //	size   = number [ "KiB" | "MiB" | "GiB" ]   the rule begins to match when files have grown by so much through matching
 //	                                            operations, and does not let them grow further
@@ -57,7 +57,7 @@ const opSpace, opAny = "space", "any"
 
 var ops = map[string]bool{
 	"open": true, OpCreate: true, "read": true, "map": true, OpWrite: true, OpTruncate: true, OpAllocate: true, OpZero: true,
-	OpSync: true, OpRename: true, OpRemove: true, OpMkdir: true, OpSyncDir: true, opSpace: true, opAny: true,
+	OpSync: true, OpRename: true, OpRemove: true, OpMkdir: true, OpSyncDir: true, OpSyncFS: true, opSpace: true, opAny: true,
 }
 
 // ParseRules reads rules; none is fine.

@@ -128,9 +128,7 @@ func (f *file) Sync() error {
 func (f *file) FailSync() {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
-	for i := range f.n.pending {
-		f.n.pending[i].lost = true
-	}
+	f.n.failSync()
 }
 
 func (f *file) shared(op string) (vfs.File, error) {

@@ -61,6 +61,29 @@ func (f *faultFS) SyncDir(dir string) error {
 	return f.faults.do(OpSyncDir, nil, func() error { return f.FS.SyncDir(dir) }, dir)
 }
 
+type faultVolume struct {
+	vfs.Volume
+	faults *Faults
+	name   string
+}
+
+func (f *faultFS) Volume(dir string) (vfs.Volume, error) {
+	v, err := vfs.OpenVolume(f.FS, dir)
+	if v == nil || err != nil {
+		return nil, err
+	}
+	return &faultVolume{v, f.faults, dir}, nil
+}
+
+func (f *faultVolume) Sync() error {
+	done := false
+	err := f.faults.do(OpSyncFS, nil, func() error { done = true; return f.Volume.Sync() }, f.name)
+	if d, ok := f.Volume.(interface{ FailSync() }); ok && !done {
+		d.FailSync()
+	}
+	return err
+}
+
 type faultFile struct {
 	vfs.File
 	faults *Faults

@@ -154,6 +154,21 @@ func (n *node) settle(seq int64) {
 	n.pending = keep
 }
 
+// failSync takes the changes so far for lost.
+func (n *node) failSync() {
+	for i := range n.pending {
+		n.pending[i].lost = true
+	}
+}
+
+// every visits all nodes that have names below n, n too.
+func (n *node) every(f func(n *node)) {
+	f(n)
+	for _, c := range n.names {
+		c.every(f)
+	}
+}
+
 // share makes the mirror. It goes with the node.
 func (d *Disk) share(n *node) (vfs.File, error) {
 	if n.mirror != nil {
