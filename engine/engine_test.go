@@ -57,7 +57,7 @@ func (f *fixture) kill() {
 	close(e.stop)
 	e.work.wait()
 	e.group.Close()
-	e.work.wait()
+	e.releaseShared()
 	e.reaper.wait()
 	e.lock.Unlock()
 	f.e = nil

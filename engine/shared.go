@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"io/fs"
+	"sync"
 	"sync/atomic"
 
 	"kaas/engine/commit"
@@ -33,7 +34,8 @@ const (
 type shared struct {
 	e       *Engine
 	j       *redo.Journal
-	usable  atomic.Bool // no records of an earlier life are needed any more
+	work    sync.WaitGroup // what runs in the background; waited for when no more rounds come
+	usable  atomic.Bool    // no records of an earlier life are needed any more
 	rounds  int
 	after   int
 	logsMax int // a file with so many logs counts as full: their descriptors cannot be closed
@@ -58,7 +60,7 @@ func (s *shared) pick(logs []*Log, out []commit.Outcome) {
 		return
 	}
 	if s.rounds++; s.rounds == s.after {
-		s.e.Go(func() {
+		s.work.Go(func() {
 			if err := s.j.Prepare(); err != nil && !s.e.closed.Load() {
 				s.e.cfg.Logger.Warn("the commit journal cannot be used", "error", err)
 			}
@@ -73,7 +75,7 @@ func (s *shared) pick(logs []*Log, out []commit.Outcome) {
 	}
 	part, left, ok := s.j.Turn(all, len(s.logs[s.j.Current()]) >= s.logsMax)
 	if left >= 0 {
-		s.e.Go(func() { s.settle(left) })
+		s.work.Go(func() { s.settle(left) })
 	}
 	if !ok {
 		return
@@ -349,6 +351,7 @@ func (e *Engine) dropOld() error {
 
 func (e *Engine) releaseShared() error {
 	if e.shared != nil {
+		e.shared.work.Wait()
 		e.shared.j.Close()
 	}
 	if old := e.old.Swap(nil); old != nil {
