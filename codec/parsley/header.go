@@ -64,29 +64,45 @@ func (s *Stamp) Decode(h *Headers, rules Rules) error {
 			return err
 		}
 	}
-	if h.sender != nil && len(h.sender) != len(s.Sender) {
-		return corrupt(HeaderSender, 0, ErrLength)
+	var sender uuid.UUID
+	sequence, err := int64(-1), error(nil)
+	if h.sender != nil {
+		if sender, err = DecodeSender(h.sender); err != nil {
+			return err
+		}
 	}
-	sequence := int64(-1)
 	if h.sequence != nil {
-		if len(h.sequence) != 8 {
-			return corrupt(HeaderSequence, 0, ErrLength)
+		if sequence, err = DecodeSequence(h.sequence, rules); err != nil {
+			return err
 		}
-		sequence = int64(binary.BigEndian.Uint64(h.sequence))
 	}
-	if rules == Strict {
-		if (h.sender == nil) != (h.sequence == nil) {
-			return corrupt(HeaderSequence, 0, ErrHalfTag)
-		}
-		if h.sequence != nil && sequence < 0 {
-			return corrupt(HeaderSequence, 0, ErrNegative)
-		}
+	if rules == Strict && (h.sender == nil) != (h.sequence == nil) {
+		return corrupt(HeaderSequence, 0, ErrHalfTag)
 	}
 	if h.sender != nil {
-		s.Tagged, s.Sequence = true, sequence
-		copy(s.Sender[:], h.sender)
+		s.Tagged, s.Sender, s.Sequence = true, sender, sequence
 	}
 	return nil
+}
+
+// DecodeSender reads the value of vc-sender.
+func DecodeSender(b []byte) (uuid.UUID, error) {
+	if len(b) != len(uuid.UUID{}) {
+		return uuid.UUID{}, corrupt(HeaderSender, 0, ErrLength)
+	}
+	return uuid.UUID(b), nil
+}
+
+// DecodeSequence reads the value of vc-seq. Parity allows negative numbers.
+func DecodeSequence(b []byte, rules Rules) (int64, error) {
+	if len(b) != 8 {
+		return 0, corrupt(HeaderSequence, 0, ErrLength)
+	}
+	n := int64(binary.BigEndian.Uint64(b))
+	if n < 0 && rules == Strict {
+		return 0, corrupt(HeaderSequence, 0, ErrNegative)
+	}
+	return n, nil
 }
 
 // AppendHeaders takes the headers that s writes out of hs and appends them anew: vc always, and when s is tagged vc-sender
