@@ -123,9 +123,12 @@ func (b *Broker) openEngine() (err error) {
 	c := b.cfg
 	ec := engine.Config{
 		Dir: c.DataDir, MemoryMaxBytes: c.MemoryMaxBytes, MaxOpenFiles: c.OpenFilesMax,
-		CommitThreads: c.CommitThreads, RecoveryThreads: c.RecoveryThreads,
+		CommitJournalBytes: c.CommitJournalBytes, CommitThreads: c.CommitThreads, RecoveryThreads: c.RecoveryThreads,
 		Format: batchFormat{}, Records: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
 		ProducerExpiry: c.ProducerIDExpiration, Maintenance: c.RetentionCheckInterval, Durability: engine.PageCache, SealDelay: sealDelay, FS: b.fs,
+	}
+	if c.CommitJournalBytes == 0 {
+		ec.CommitJournalBytes = -1
 	}
 	if ec.MaxOpenFiles == 0 {
 		ec.MaxOpenFiles = openFilesDefault()

@@ -30,10 +30,12 @@ type Broker struct {
 	InflightMaxBytes    int64
 	Loops               int // at least 1
 	OpenFilesMax        int // 0: half of the descriptor limit
-	CommitThreads       int
-	RecoveryThreads     int
-	MetricsListen       string // host:port, "" for nowhere
-	Pprof               bool   // profiles there too
+	// CommitJournalBytes is of both files of the commit journal together; 0: none.
+	CommitJournalBytes int64
+	CommitThreads      int
+	RecoveryThreads    int
+	MetricsListen      string // host:port, "" for nowhere
+	Pprof              bool   // profiles there too
 
 	AutoCreateTopics         bool
 	DeleteTopics             bool
@@ -216,6 +218,7 @@ func (b *Broker) derive() {
 	if b.Loops = int(b.Int("kaas.loops")); b.Loops == 0 {
 		b.Loops = max(1, runtime.GOMAXPROCS(0)/2)
 	}
+	b.CommitJournalBytes = b.Int("kaas.commit.journal.bytes")
 	b.OpenFilesMax, b.CommitThreads = int(b.Int("kaas.open.files.max")), int(b.Int("kaas.commit.threads"))
 	if b.RecoveryThreads = int(b.Int("kaas.recovery.threads")); b.RecoveryThreads == 0 {
 		b.RecoveryThreads = 2 * runtime.GOMAXPROCS(0)

@@ -70,6 +70,7 @@ var brokerKeys = [...]Key{
 	{Name: "initial.broker.registration.timeout.ms", Type: TypeInt, Default: "60000", Class: Ignored, Reason: "kaas has no controller quorum and no metadata log", Help: "Wait for the first registration with the controller."},
 	{Name: "inter.broker.listener.name", Type: TypeString, NoDefault: true, Class: Ignored, Reason: "kaas is one node: nothing is replicated, moved or elected", Help: "Listener that brokers use among themselves."},
 	{Name: "inter.broker.protocol.version", Type: TypeString, Default: "3.7-IV4", rule: ruleMetadataVersion, Class: Ignored, Reason: "kaas is one node: nothing is replicated, moved or elected", Help: "Protocol version that brokers use among themselves."},
+	{Name: "kaas.commit.journal.bytes", Type: TypeLong, Default: "67108864", Low: "0", Help: "How large the commit journal may become, through which group-commit syncs many partitions at once; 0: none, each is synced by itself."},
 	{Name: "kaas.commit.threads", Type: TypeInt, Default: "16", Low: "1", High: "1024", Help: "Syncs that may run at the same time."},
 	{Name: "kaas.compressed.batch.validation", Type: TypeString, Default: "header", Choice: []string{"header", "full"}, Help: "What is checked of a compressed batch: header and CRC, or every record inside as well."},
 	{Name: "kaas.durability", Type: TypeString, Default: "group-commit", Choice: []string{"group-commit", "page-cache"}, Help: "When acks=all is answered: after a shared disk sync, or once the data is in the page cache (as Apache Kafka does)."},

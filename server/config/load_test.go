@@ -68,6 +68,7 @@ kaas.compressed.batch.validation=full
 kaas.inflight.max.bytes=3145728
 kaas.loops=5
 kaas.open.files.max=99
+kaas.commit.journal.bytes=77
 kaas.commit.threads=3
 kaas.metrics.listen=h:0
 kaas.pprof.enable=true
@@ -98,7 +99,7 @@ transaction.state.log.replication.factor=3
 transaction.state.log.segment.bytes=21
 transaction.state.log.min.isr=2`)
 	want := Broker{NodeID: 7, Rack: "r1", DataDir: "/data/kaas", Memory: true, MemoryMaxBytes: 2 << 20, MemoryRefuse: true,
-		FullBatchValidation: true, InflightMaxBytes: 3 << 20, Loops: 5, OpenFilesMax: 99, CommitThreads: 3, RecoveryThreads: 6,
+		FullBatchValidation: true, InflightMaxBytes: 3 << 20, Loops: 5, OpenFilesMax: 99, CommitJournalBytes: 77, CommitThreads: 3, RecoveryThreads: 6,
 		MetricsListen: "h:0", Pprof: true,
 		NumPartitions: 8, DefaultReplicationFactor: 2, MaxConnections: 10, MaxConnectionsPerIP: 9, ConnectionsPerHost: map[string]int32{"h": 1},
 		SocketRequestMaxBytes: 11, SocketSendBuffer: -1, SocketReceiveBuffer: 13, ListenBacklog: 14, FetchMaxBytes: 2048, FetchSessionSlots: 15,
