@@ -48,32 +48,44 @@ func (c *Clock) Equal(d *Clock) bool {
 }
 
 // Offset is the claim on a channel; false: none.
+//
+//go:noinline
 func (c *Clock) Offset(ch Channel) (int64, bool) { return find(c.offsets, &ch) }
 
 // Sequence is the claim on what a sender sent to a channel; false: none.
+//
+//go:noinline
 func (c *Clock) Sequence(k SequenceKey) (int64, bool) {
 	return find(c.sequences, &k)
 }
 
 // RaiseOffset claims at least n on ch and says whether that changed the clock. n < 0 claims nothing.
+//
+//go:noinline
 func (c *Clock) RaiseOffset(ch Channel, n int64) (changed bool) {
 	c.offsets, changed = raise(c.offsets, &ch, n)
 	return changed
 }
 
 // RaiseSequence is RaiseOffset for sequences.
+//
+//go:noinline
 func (c *Clock) RaiseSequence(k SequenceKey, n int64) (changed bool) {
 	c.sequences, changed = raise(c.sequences, &k, n)
 	return changed
 }
 
 // RemoveOffset takes the claim on ch away and says whether there was one.
+//
+//go:noinline
 func (c *Clock) RemoveOffset(ch Channel) (changed bool) {
 	c.offsets, changed = remove(c.offsets, &ch)
 	return changed
 }
 
 // RemoveSequence is RemoveOffset for sequences.
+//
+//go:noinline
 func (c *Clock) RemoveSequence(k SequenceKey) (changed bool) {
 	c.sequences, changed = remove(c.sequences, &k)
 	return changed
@@ -108,7 +120,8 @@ func (c *Clock) Dominates(d *Clock) bool {
 }
 
 // The walks below are written once for both kinds of claims. They compare through pointers and without a function value or
-// a method of the type parameter: the one makes keys escape to the heap, the other copies them. Most keys that meet are
+// a method of the type parameter: the one makes keys escape to the heap, the other copies them. Inlined into another package,
+// the methods above would lose what the compiler knows here, and their keys escape too: so they are not. Most keys that meet are
 // equal, so that is asked first.
 
 func compareKeys[K Channel | SequenceKey](a, b *K) int {
