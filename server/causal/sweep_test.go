@@ -1,0 +1,111 @@
+package causal
+
+import (
+	"errors"
+	"testing"
+
+	"kaas/codec/parsley"
+)
+
+// TestCheckLogs: retention that took what was not read, or the log copy of what is held, stops the node.
+func TestCheckLogs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fact   LogFact
+		reason error
+	}{
+		"nothing deleted":                       {LogFact{a, 0, 6}, nil},
+		"deleted up to the position":            {LogFact{a, 6, 6}, nil},
+		"markers between frontier and position": {LogFact{a, 9, 9}, nil},
+		"unread":                                {LogFact{a, 7, 6}, ErrLost},
+		"no position":                           {LogFact{a, 0, -1}, ErrPositionLost},
+		"up to the held head":                   {LogFact{b, 4, 8}, nil},
+		"the held head":                         {LogFact{b, 5, 8}, ErrHeldLost},
+		"never read":                            {LogFact{c, 100, 0}, nil},
+		"never read, no position":               {LogFact{c, 100, -1}, nil},
+	} {
+		for _, restart := range []bool{false, true} {
+			r := newRig(t, nil, a, b, c)
+			r.feed(a, rec(5), "1:0@5")
+			r.feed(b, rec(4, off(c, 0)))
+			if restart {
+				r.start()
+			}
+			if err := r.CheckLogs([]LogFact{{a, 0, 6}, tc.fact}); !errors.Is(err, tc.reason) {
+				t.Errorf("%s, restart %v: %v, want %v", name, restart, err, tc.reason)
+			}
+		}
+	}
+}
+
+// TestLookBack: a claimed record that the node will never receive is found, or is known to be gone.
+func TestLookBack(t *testing.T) {
+	claim := seq(a, other, 5)
+	for name, tc := range map[string]struct {
+		look   LookBack
+		met    bool
+		mark   parsley.Mark
+		reason error
+	}{
+		"below the frontier": {look: LookBack{Found: true, Sequence: 6, Offset: 7}, met: true, mark: parsley.Mark{Sequence: 6, Offset: 7}},
+		"at the frontier":    {look: LookBack{Found: true, Sequence: 5, Offset: 10}, met: true, mark: parsley.Mark{Sequence: 5, Offset: 10}},
+		"above":              {look: LookBack{Found: true, Sequence: 5, Offset: 11}},
+		"found too early":    {look: LookBack{Found: true, Sequence: 4, Offset: 7}, reason: ErrInput},
+		"found nowhere":      {look: LookBack{Found: true, Sequence: 5, Offset: -1}, reason: ErrInput},
+		"deleted":            {look: LookBack{Watermark: 20, LastStable: 20, LogStart: 8}, met: true, mark: parsley.Mark{Sequence: 5, Offset: 7}},
+		"open transaction":   {look: LookBack{Watermark: 20, LastStable: 19, LogStart: 8}},
+		"compacted":          {look: LookBack{Watermark: 20, LastStable: 20, LogStart: 8, Compacted: true}},
+		"nothing deleted":    {look: LookBack{Watermark: 20, LastStable: 20}},
+	} {
+		r := newRig(t, nil, a, b)
+		r.feed(a, rec(10), "1:0@10")
+		r.feed(b, rec(0, claim))
+		tc.look.Claim = claim
+		out, err := r.LookedBack(tc.look, nil)
+		if !errors.Is(err, tc.reason) || (len(out) == 1) != tc.met {
+			t.Errorf("%s: delivered %v, %v", name, names(out), err)
+		}
+		if err != nil {
+			continue
+		}
+		r.check(nil, nil, nil)
+		r.start()
+		if m, ok := r.Mark(parsley.SequenceKey{Channel: a, Sender: other}); ok != tc.met || m != tc.mark {
+			t.Errorf("%s: mark %v %v", name, m, ok)
+		}
+		if held := len(r.Explain()); (held == 0) != tc.met {
+			t.Errorf("%s: %d held", name, held)
+		}
+	}
+}
+
+// TestLookBackHeld: what is looked for may be held here, its log copy deleted.
+func TestLookBackHeld(t *testing.T) {
+	r := newRig(t, nil, a, b, c)
+	r.feed(a, tagged(10, other, 5, off(c, 0)))
+	r.feed(b, rec(0, seq(a, other, 5)))
+	if _, err := r.LookedBack(LookBack{Claim: seq(a, other, 5), Watermark: 20, LastStable: 20, LogStart: 11}, nil); !errors.Is(err, ErrHeldLost) {
+		t.Errorf("looked back over a held record: %v", err)
+	}
+}
+
+// TestParityRefuses what the existing implementation does not have, and goes on.
+func TestParityRefuses(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.cfg.Parity = true }, a)
+	_, err := r.LookedBack(LookBack{Claim: seq(a, other, 5)}, nil)
+	for what, err := range map[string]error{"look back": err, "upgrade custody": r.UpgradeCustody(nil, nil)} {
+		if !errors.Is(err, ErrParity) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	r.send(sink0, 0)
+	if err := r.Acked(sink0, 0, 3); err != nil {
+		t.Error(err)
+	}
+	r.send(sink0, 1, seq(sink0, me, 0))
+	h := rec(0)
+	h.Headers = []parsley.Header{{Key: "x"}}
+	out, err := r.Receive(a, h, nil)
+	if err != nil || len(out) != 1 || out[0].Headers != nil {
+		t.Errorf("delivered %+v, %v", out, err)
+	}
+}
