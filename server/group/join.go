@@ -195,7 +195,7 @@ func (s *Shard) joinKnown(c *classic, j *join) {
 	}
 	if c.handedOut[q.MemberId] != nil {
 		if q.GroupInstanceId.Valid { // such an id is never a static member's
-			s.refuse(j, api.ErrUnknownServerError, q.MemberId)
+			s.refuse(j, api.ErrUnknownServerError, "")
 			return
 		}
 		s.takeBack(c, q.MemberId)

@@ -83,27 +83,27 @@ func tooLong(metadata string, limit int) bool {
 	return n > limit
 }
 
-// mayCommit tells who may commit for a group: its members in the present generation, and anybody while it has none. A transaction may
-// come without member and generation, as its older versions do.
+// mayCommit tells who may commit for a group: while it is empty whoever brings no generation, whatever else he says of himself;
+// otherwise its members in the present generation, and a transaction also without member and generation, as its older versions do.
 func (s *Shard) mayCommit(g *group, generation int32, memberID string, instance wire.NullString, txn bool) (*member, api.ErrorCode) {
 	switch {
-	case g == nil:
-		switch {
-		case generation >= 0 && !txn:
-			return nil, api.ErrIllegalGeneration
-		case generation >= 0 || memberID != "" || instance.Valid:
-			return nil, api.ErrUnknownMemberId
-		}
+	case g == nil && generation < 0:
 		return nil, api.ErrNone
+	case g == nil && txn:
+		return nil, api.ErrUnknownMemberId
+	case g == nil:
+		return nil, api.ErrIllegalGeneration
 	case g.dead:
 		return nil, api.ErrCoordinatorNotAvailable
+	case generation < 0 && g.state() == empty:
+		return nil, api.ErrNone
 	case generation >= 0 || memberID != "" || instance.Valid:
 		m, code := g.check(memberID, instance.String, instance.Valid)
 		if code == api.ErrNone && generation != g.generation() {
 			code = api.ErrIllegalGeneration
 		}
 		return m, code
-	case !txn && g.state() != empty:
+	case !txn:
 		return nil, api.ErrUnknownMemberId
 	}
 	return nil, api.ErrNone

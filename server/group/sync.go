@@ -9,9 +9,14 @@ import (
 	"kaas/server/coordinator"
 )
 
-// Sync serves SyncGroup, key 14: the leader brings the assignment, everybody gets his part once it is durable.
-func (s *Shard) Sync(q *api.SyncGroupRequest, now time.Time, reply func(*api.SyncGroupResponse)) coordinator.Outcome {
-	s.sync(q, now, reply)
+// Sync serves SyncGroup, key 14: the leader brings the assignment, everybody gets his part once it is durable. From v5 protocol type and
+// name must be there (KIP-559).
+func (s *Shard) Sync(q *api.SyncGroupRequest, version int16, now time.Time, reply func(*api.SyncGroupResponse)) coordinator.Outcome {
+	if version >= 5 && !(q.ProtocolType.Valid && q.ProtocolName.Valid) {
+		s.sendSync(reply, &api.SyncGroupResponse{ErrorCode: api.ErrInconsistentGroupProtocol})
+	} else {
+		s.sync(q, now, reply)
+	}
 	return s.outcome()
 }
 
