@@ -1,4 +1,5 @@
-// Package client is the commands that talk to a broker as any client does: `kaas topic`, `kaas produce`, `kaas consume`.
+// Package client is the commands that talk to a broker as any client does: `kaas topic`, `kaas produce`, `kaas consume`, and
+// `kaas parsley`, which can also do without one.
 //
 // They are for people and scripts, not for load (that is bench): lines in, lines out. They speak to any broker of Kafka's
 // protocol through franz-go and know nothing of the kaas broker's inside. The client library is set up only when a
@@ -27,7 +28,7 @@ import (
 
 // Commands are the commands to be added to the command of the program.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{topicCommand(), produceCommand(), consumeCommand()}
+	return []*cobra.Command{topicCommand(), produceCommand(), consumeCommand(), parsleyCommand()}
 }
 
 const (
