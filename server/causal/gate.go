@@ -1,6 +1,9 @@
 package causal
 
 import (
+	"encoding/binary"
+	"math"
+
 	"github.com/google/uuid"
 
 	"kaas/codec/parsley"
@@ -17,7 +20,45 @@ func (w need) met() bool {
 	if w.mark == nil {
 		return w.on.frontier >= w.n
 	}
-	return w.mark.known && w.mark.sequence >= w.n
+	return w.mark.sequence >= w.n
+}
+
+// row is what the gate looks at of a channel: its id, split so that it compares as ids are ordered, its frontier, and the
+// marks. Rows of the consumed channels lie together: a clock is looked at along them, without going to the channels.
+type row struct {
+	high, low int64 // halves of the topic id
+	partition int32
+	frontier  int64   // f; −1: nothing
+	marks     []entry // ascending by sender
+}
+
+// entry is a mark in a row.
+type entry struct {
+	sender   uuid.UUID
+	sequence int64 // of mark
+	mark     *mark
+}
+
+// unseen is the sequence of a mark that somebody waits for, but nothing was delivered for.
+const unseen = math.MinInt64
+
+func (r *row) set(id *parsley.Channel) {
+	r.high, r.low = int64(binary.BigEndian.Uint64(id.Topic[:8])), int64(binary.BigEndian.Uint64(id.Topic[8:]))
+	r.partition = id.Partition
+}
+
+func (r *row) is(k *row) bool {
+	return r.low == k.low && r.high == k.high && r.partition == k.partition
+}
+
+func (r *row) below(k *row) bool {
+	if r.high != k.high {
+		return r.high < k.high
+	}
+	if r.low != k.low {
+		return r.low < k.low
+	}
+	return r.partition < k.partition
 }
 
 // unmet appends the claims that a record of channel self must wait for: those on other consumed channels beyond what is
@@ -25,73 +66,85 @@ func (w need) met() bool {
 // same clock, what of it matters here. Claims on self are met by the order of the channel.
 func (n *Node) unmet(dst []need, self *channel, clock *parsley.Clock) []need {
 	n.counts.GateChecks++
-	at := 0
+	rows, at := n.rows, 0
 	offsets := clock.Offsets()
+	var k row
 	for i := range offsets {
 		e := &offsets[i]
-		if at = n.seek(at, &e.Key); at == len(n.ids) {
-			break
-		}
-		if c := n.channels[at]; n.ids[at] == e.Key && c != self && c.frontier < e.N {
-			dst = append(dst, need{on: c, n: e.N})
-		}
-	}
-	at = 0
-	sequences := clock.Sequences()
-	var last *channel // of the sequence claim before
-	from := 0         // where to go on among its senders
-	for i := range sequences {
-		e := &sequences[i]
-		if at = n.seek(at, &e.Key.Channel); at == len(n.ids) {
-			break
-		}
-		c := n.channels[at]
-		if n.ids[at] != e.Key.Channel || c == self {
-			continue
-		}
-		if c != last {
-			last, from = c, 0
-		}
-		from = seekSender(c.senders, from, e.Key.Sender)
-		if from < len(c.senders) && c.senders[from] == e.Key.Sender {
-			if m := c.marks[from]; m.known && m.sequence >= e.N {
+		k.set(&e.Key)
+		if at < len(rows) && !rows[at].is(&k) {
+			if at = seek(rows, at, &k); at < len(rows) && !rows[at].is(&k) {
 				continue
 			}
 		}
-		dst = append(dst, need{on: c, mark: c.markOf(e.Key.Sender), n: e.N})
+		if at == len(rows) {
+			break
+		}
+		if rows[at].frontier < e.N && at != self.index {
+			dst = append(dst, need{on: n.channels[at], n: e.N})
+		}
+		at++
+	}
+	if len(clock.Sequences()) > 0 {
+		dst = n.unmetSequences(dst, self, clock)
 	}
 	return dst
 }
 
-// seek is the first place at or after at whose channel is not below id. Claims and channels are both sorted, so it is mostly
-// the next one or the one after; steps that double keep it short when few claims meet many channels.
-func (n *Node) seek(at int, id *parsley.Channel) int {
-	ids := n.ids
-	step := 1
-	for at < len(ids) && ids[at] != *id && ids[at].Compare(*id) < 0 {
-		if next := at + step; next < len(ids) && ids[next].Compare(*id) < 0 {
-			at, step = next, 2*step
-		} else if step > 1 {
-			step = 1
-		} else {
-			at++
+func (n *Node) unmetSequences(dst []need, self *channel, clock *parsley.Clock) []need {
+	rows, at := n.rows, 0
+	sequences := clock.Sequences()
+	last, from := -1, 0 // channel of the claim before, and where to go on among its senders
+	var k row
+	for i := range sequences {
+		e := &sequences[i]
+		k.set(&e.Key.Channel)
+		if at < len(rows) && !rows[at].is(&k) {
+			if at = seek(rows, at, &k); at < len(rows) && !rows[at].is(&k) {
+				continue
+			}
 		}
+		if at == len(rows) {
+			break
+		}
+		if at == self.index {
+			continue
+		}
+		if at != last {
+			last, from = at, 0
+		}
+		marks := rows[at].marks
+		for from < len(marks) && marks[from].sender != e.Key.Sender && parsley.CompareUUIDs(marks[from].sender, e.Key.Sender) < 0 {
+			from++
+		}
+		if from < len(marks) && marks[from].sender == e.Key.Sender && marks[from].sequence >= e.N {
+			continue
+		}
+		c := n.channels[at]
+		dst = append(dst, need{on: c, mark: c.markOf(e.Key.Sender).mark, n: e.N})
 	}
-	return at
+	return dst
 }
 
-func seekSender(senders []uuid.UUID, at int, id uuid.UUID) int {
-	step := 1
-	for at < len(senders) && senders[at] != id && parsley.CompareUUIDs(senders[at], id) < 0 {
-		if next := at + step; next < len(senders) && parsley.CompareUUIDs(senders[next], id) < 0 {
-			at, step = next, 2*step
-		} else if step > 1 {
-			step = 1
+// seek is the first place at or after at whose row is not below k. Claims and rows are both sorted, so it is mostly the next
+// one; steps that double, and halve, keep it short where few claims meet many channels.
+func seek(rows []row, at int, k *row) int {
+	if at == len(rows) || !rows[at].below(k) {
+		return at
+	}
+	low, high := at, at+1 // low is below k
+	for step := 1; high < len(rows) && rows[high].below(k); step *= 2 {
+		low, high = high, high+2*step
+	}
+	high = min(high, len(rows))
+	for high-low > 1 {
+		if middle := (low + high) / 2; rows[middle].below(k) {
+			low = middle
 		} else {
-			at++
+			high = middle
 		}
 	}
-	return at
+	return high
 }
 
 // wait is a head that waits until what it waits for reaches n.
@@ -183,11 +236,12 @@ func (n *Node) advance(c *channel, to int64) {
 
 // raise records that sequence of sender, and all before it, is delivered on c or lies below its baseline.
 func (n *Node) raise(c *channel, sender uuid.UUID, sequence, offset int64) (raised bool) {
-	m := c.markOf(sender)
-	if m.known && m.sequence >= sequence {
+	e := c.markOf(sender)
+	m := e.mark
+	if m.sequence >= sequence {
 		return false
 	}
-	m.known, m.sequence, m.offset = true, sequence, offset
+	e.sequence, m.sequence, m.offset = sequence, sequence, offset
 	if !m.dirty {
 		m.dirty = true
 		c.dirtyMarks = append(c.dirtyMarks, m)

@@ -62,10 +62,10 @@ type Node struct {
 	phase phase
 	err   error // sticky: see fail
 
-	// channels are the consumed ones in ascending order; ids are their ids, apart so that a search stays in few lines of
-	// cache.
+	// channels are the consumed ones in ascending order; ids and rows are of the same.
 	channels []*channel
 	ids      []parsley.Channel
+	rows     []row
 	byID     map[parsley.Channel]*channel
 	last     *channel // of the last look-up; records come in runs
 	sinks    []*sink  // every channel with an entry in sq or own outputs, ascending
@@ -97,18 +97,16 @@ type Node struct {
 
 // channel is the state of one consumed channel.
 type channel struct {
+	*row
 	id    parsley.Channel
 	index int // in Node.channels
 
-	frontier   int64 // f
 	known      int64 // everything below was fed or skipped
 	resume     int64 // −1: the committed position governs
 	seen       bool  // read in an earlier life
 	advertised parsley.Clock
 	advertises bool // cc is in the store, or about to be
 
-	senders []uuid.UUID // of marks, ascending
-	marks   []*mark
 	waiting waits // heads that wait for the frontier
 
 	queue  queue
@@ -123,8 +121,7 @@ type channel struct {
 // mark is the delivered mark of one sender on one channel.
 type mark struct {
 	sender   uuid.UUID
-	known    bool // false: only somebody waits for it
-	sequence int64
+	sequence int64 // unseen: only somebody waits for it
 	offset   int64
 	dirty    bool
 	waiting  waits
@@ -171,17 +168,19 @@ func newNode(cfg Config, store Store) *Node {
 	if cfg.Parity {
 		n.rules = parsley.Parity
 	}
-	n.ids = cfg.Consumed
+	n.ids, n.rows = cfg.Consumed, make([]row, len(cfg.Consumed))
 	for i, id := range cfg.Consumed {
-		c := newChannel(id, i)
+		c := newChannel(id, i, &n.rows[i])
 		n.channels = append(n.channels, c)
 		n.byID[id] = c
 	}
 	return n
 }
 
-func newChannel(id parsley.Channel, index int) *channel {
-	return &channel{id: id, index: index, frontier: -1, resume: -1, queue: queue{last: -1}}
+func newChannel(id parsley.Channel, index int, r *row) *channel {
+	r.set(&id)
+	r.frontier = -1
+	return &channel{row: r, id: id, index: index, resume: -1, queue: queue{last: -1}}
 }
 
 func sortedUnique[T comparable](list []T, compare func(a, b T) int) []T {
@@ -228,21 +227,18 @@ func (n *Node) touchSink(s *sink) {
 }
 
 // findMark is the place of a sender among the marks, and whether it is there.
-func (c *channel) findMark(sender uuid.UUID) (int, bool) {
-	if n := len(c.senders); n == 1 {
-		if c.senders[0] == sender { // as a rule a channel has few senders
-			return 0, true
-		}
+func (r *row) findMark(sender uuid.UUID) (int, bool) {
+	if len(r.marks) > 0 && r.marks[0].sender == sender { // as a rule a channel has few senders
+		return 0, true
 	}
-	return slices.BinarySearchFunc(c.senders, sender, parsley.CompareUUIDs)
+	return slices.BinarySearchFunc(r.marks, sender, func(e entry, id uuid.UUID) int { return parsley.CompareUUIDs(e.sender, id) })
 }
 
-// markOf finds the mark of a sender, and makes one that nothing was delivered for yet.
-func (c *channel) markOf(sender uuid.UUID) *mark {
-	i, ok := c.findMark(sender)
+// markOf finds the mark of a sender, and makes one that nothing was delivered for yet. The entry is valid until the next.
+func (r *row) markOf(sender uuid.UUID) *entry {
+	i, ok := r.findMark(sender)
 	if !ok {
-		c.senders = slices.Insert(c.senders, i, sender)
-		c.marks = slices.Insert(c.marks, i, &mark{sender: sender})
+		r.marks = slices.Insert(r.marks, i, entry{sender, unseen, &mark{sender: sender, sequence: unseen}})
 	}
-	return c.marks[i]
+	return &r.marks[i]
 }

@@ -66,7 +66,7 @@ func (n *Node) Explain() (list []Blocked) {
 			u := Unmet{Channel: w.on.id, Claimed: w.n, Frontier: w.on.frontier, Position: w.on.known, Delivered: -1}
 			if w.mark != nil {
 				u.Sequenced, u.Sender = true, w.mark.sender
-				if w.mark.known {
+				if w.mark.sequence != unseen {
 					u.Delivered = w.mark.sequence
 				}
 			}
@@ -119,10 +119,10 @@ func (n *Node) Mark(k parsley.SequenceKey) (parsley.Mark, bool) {
 		return parsley.Mark{}, false
 	}
 	i, ok := c.findMark(k.Sender)
-	if !ok || !c.marks[i].known {
+	if !ok || c.marks[i].sequence == unseen {
 		return parsley.Mark{}, false
 	}
-	return parsley.Mark{Sequence: c.marks[i].sequence, Offset: c.marks[i].offset}, true
+	return parsley.Mark{Sequence: c.marks[i].sequence, Offset: c.marks[i].mark.offset}, true
 }
 
 // Replays is how many records were skipped because they had been received before.

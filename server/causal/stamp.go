@@ -102,10 +102,10 @@ func (n *Node) normalise(clock *parsley.Clock) {
 			}
 		}
 		i, ok := c.findMark(e.Key.Sender)
-		if !ok || !c.marks[i].known || c.marks[i].sequence < e.N {
+		if !ok || c.marks[i].sequence < e.N {
 			return true
 		}
-		clock.RaiseOffset(e.Key.Channel, c.marks[i].offset)
+		clock.RaiseOffset(e.Key.Channel, c.marks[i].mark.offset)
 		return false
 	})
 }

@@ -81,8 +81,8 @@ func (r *restorer) entry(key, value []byte) (err error) {
 	case parsley.KeyMark:
 		var v parsley.Mark
 		v, err = parsley.DecodeMark(value, n.rules)
-		m := c.markOf(r.key.Sender)
-		m.known, m.sequence, m.offset = true, v.Sequence, v.Offset
+		e := c.markOf(r.key.Sender)
+		e.sequence, e.mark.sequence, e.mark.offset = v.Sequence, v.Sequence, v.Offset
 	case parsley.KeyHeld:
 		err = r.record(c, value)
 	case parsley.KeyQueue:
@@ -107,7 +107,7 @@ func (r *restorer) channel(id parsley.Channel) *channel {
 	}
 	c := f.channels[id]
 	if c == nil {
-		c = newChannel(id, -1)
+		c = newChannel(id, -1, &row{})
 		f.channels[id] = c
 	}
 	return c
@@ -290,8 +290,8 @@ func (n *Node) shrink() error {
 			}
 			n.carried.RaiseOffset(id, c.frontier)
 			n.carried.Merge(&c.advertised)
-			for _, sender := range c.senders {
-				keys = append(keys, parsley.Key{Kind: parsley.KeyMark, Sender: sender})
+			for _, e := range c.marks {
+				keys = append(keys, parsley.Key{Kind: parsley.KeyMark, Sender: e.sender})
 			}
 		}
 		for _, k := range keys {
