@@ -95,3 +95,6 @@ func (batchFormat) Rebuild(dst, b []byte, keep func(index int32) bool, horizonMs
 	dst, _, err := batch.Rebuild(dst, batch.View(b), batch.Retention{Keep: keep, DeleteHorizonMs: horizonMs}, inf, def)
 	return dst, err
 }
+
+// BatchFormat is what the engine needs to know of batches, for tools that open its directories without a broker.
+func BatchFormat() engine.Format { return batchFormat{} }

@@ -13,7 +13,7 @@ import (
 // indexCheck compares the indexes of one segment with its batches as they go by: both are in the order of offsets. What is
 // left of an entry list is yet to come.
 type indexCheck struct {
-	v *verify
+	v *sink
 
 	offsetPath string
 	offsets    []offsetEntry
@@ -27,12 +27,13 @@ type indexCheck struct {
 
 	txnPath string
 	txns    []txnEntry
+	allTxns []txnEntry
 	txnAt   int64
 }
 
 // openIndexes reads the indexes of the segment of base. A log without them is sound: they are built from it when needed.
 func (p *partition) openIndexes(base int64) (*indexCheck, error) {
-	x := &indexCheck{v: p.v, greatest: math.MinInt64, offsetPath: p.path(base, segment.IndexSuffix),
+	x := &indexCheck{v: p.sink, greatest: math.MinInt64, offsetPath: p.path(base, segment.IndexSuffix),
 		timePath: p.path(base, segment.TimeIndexSuffix), txnPath: p.path(base, segment.TxnIndexSuffix)}
 	read := func(path, suffix string) ([]byte, error) {
 		if !p.files[suffix][base] {
@@ -41,11 +42,12 @@ func (p *partition) openIndexes(base int64) (*indexCheck, error) {
 		return os.ReadFile(path)
 	}
 	b, err1 := read(x.offsetPath, segment.IndexSuffix)
-	x.offsets, _ = offsetEntries(x.offsetPath, base, b, p.v.tell)
+	x.offsets, _ = offsetEntries(x.offsetPath, base, b, p.tell)
 	b, err2 := read(x.timePath, segment.TimeIndexSuffix)
-	x.times, _ = timeEntries(x.timePath, base, b, p.v.tell)
+	x.times, _ = timeEntries(x.timePath, base, b, p.tell)
 	b, err3 := read(x.txnPath, segment.TxnIndexSuffix)
-	x.txns = txnEntries(x.txnPath, b, p.v.tell)
+	x.txns = txnEntries(x.txnPath, b, p.tell)
+	x.allTxns = x.txns
 	return x, errors.Join(err1, err2, err3)
 }
 

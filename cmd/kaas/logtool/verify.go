@@ -1,15 +1,18 @@
 package logtool
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +22,8 @@ import (
 )
 
 func verifyCommand() *cobra.Command {
-	var asJSON, records, quiet bool
+	var quiet bool
+	v := &verify{}
 	c := &cobra.Command{
 		Use:   "verify DIR",
 		Short: "Check a data directory, or the directory of one partition",
@@ -30,34 +34,39 @@ func verifyCommand() *cobra.Command {
                read: lengths, offset order
   .index       whole ascending entries, each the position of a batch that holds its offset
   .timeindex   whole ascending entries, each the maximum timestamp of a batch that holds its offset, and none before is later
-  .txnindex    whole ascending entries, each with the abort marker of its producer at its last offset
-  .snapshot    CRC and size, no offset after the snapshot's own
+  .txnindex    whole ascending entries, each with the abort marker of its producer at its last offset; first and last stable
+               offset as the log gives them; no aborted transaction of the log is missing
+  .snapshot    CRC and size, no offset after the snapshot's own; producers, sequences and open transactions as the log gives them
   leader-epoch-checkpoint, partition.metadata
-               they can be read; no epoch begins after a batch of it
-  names        of directories and files
-
-Not checked yet: that snapshots hold exactly the producers that the batches give, that no aborted transaction is missing
-from a .txnindex, and the store of topics and settings in __kaas.
+               they can be read; epochs begin where the batches say
+  .swap        a segment that compaction was about to put in place is whole
+  kaas.journal, cleaner-offset-checkpoint
+               every line can be read
+  __kaas       the store of topics and settings: frames, CRCs, sequence, values, checkpoint
+  names        of directories and files; what a crash left over
 
 A torn tail is a problem although the next start of the broker cuts it, if nothing in it was acknowledged. What is odd and
-harmless (files left over, unknown names) is told as a note. If a broker uses the directory, the newest segments change while
-they are checked: stop it, or check a copy.
+harmless (files left over, unknown names) is told as a note. After a kill the files beside the newest segments may lack what the next
+start finds in the log: that is a note too. A directory that a broker uses is refused. With --running it is checked as it is, and what
+may be a write under way is a note.
 
 The exit code is 1 if there was a problem. With --json every line is one object, its field "type" says what: problem, note,
-partition, total.`,
+partition, store, total. "kaas log repair" mends what can be mended.`,
 		Example: `  kaas log verify data
   kaas log verify --records --json data/orders-0 | jq 'select(.type == "problem")'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			v := &verify{output: newOutput(c.OutOrStdout(), asJSON), records: records}
+			v.output = newOutput(c.OutOrStdout(), v.json)
 			if !quiet {
 				v.progress = progressTo(c.ErrOrStderr())
 			}
 			return v.run(args[0])
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
-	c.Flags().BoolVar(&records, "records", false, "decompress batches and read every record: slower")
+	c.Flags().BoolVar(&v.json, "json", false, "one JSON object a line")
+	c.Flags().BoolVar(&v.records, "records", false, "decompress batches and read every record: slower")
+	c.Flags().BoolVar(&v.running, "running", false, "check a directory although a broker uses it")
+	c.Flags().IntVar(&v.parallel, "parallel", runtime.GOMAXPROCS(0), "partitions checked at the same time")
 	c.Flags().BoolVar(&quiet, "no-progress", false, "no progress on standard error (there is none anyway if that is no terminal)")
 	return c
 }
@@ -83,11 +92,35 @@ func progressTo(w io.Writer) func(line string) {
 // verify is one run of the command.
 type verify struct {
 	*output
+	json     bool
 	records  bool
-	progress func(line string) // nil: none
+	running  bool
+	parallel int
 
-	done, all int // partitions
-	total     counts
+	mu        sync.Mutex        // guards what follows, and the terminal
+	progress  func(line string) // nil: none
+	done, all int               // partitions
+
+	read, size atomic.Int64 // bytes of logs: checked, and to check
+	total      counts
+}
+
+// sink takes what is found out about one partition, until its turn to be printed comes.
+type sink struct {
+	*output
+	buf     bytes.Buffer
+	records bool
+	running bool
+	read    func(n int64) // told about bytes that were checked; may be nil
+
+	found     []*Problem
+	leftovers []string // files that a start would remove or rename
+}
+
+func newSink(json bool) *sink {
+	s := &sink{}
+	s.output = newOutput(&s.buf, json)
+	return s
 }
 
 // counts are what was checked.
@@ -112,15 +145,24 @@ type noteObject struct {
 }
 
 // note tells of what is odd and harmless.
-func (v *verify) note(file, what string) {
-	v.text("note    %s: %s", file, what)
-	v.object(noteObject{"note", file, what})
+func (s *sink) note(file, what string) {
+	s.text("note    %s: %s", file, what)
+	s.object(noteObject{"note", file, what})
 }
 
-// tell reports a problem; the line of progress goes first.
-func (v *verify) tell(p *Problem) {
-	v.clear()
-	v.report(p)
+// tell reports a problem.
+func (s *sink) tell(p *Problem) {
+	s.found = append(s.found, p)
+	s.report(p)
+}
+
+// doubt reports what is a problem unless a broker is writing just there.
+func (s *sink) doubt(p *Problem) {
+	if s.running {
+		s.note(p.File, fmt.Sprintf("byte %d: %s; the broker may be writing there", p.Position, p.What))
+	} else {
+		s.tell(p)
+	}
 }
 
 type totalObject struct {
@@ -131,19 +173,24 @@ type totalObject struct {
 }
 
 func (v *verify) run(dir string) error {
-	dirs, err := v.partitions(dir)
+	target, err := findTarget(dir)
 	if err != nil {
 		return err
 	}
-	v.all = len(dirs)
-	for _, d := range dirs {
-		if err := v.partition(d); err != nil {
-			v.clear()
-			return errors.Join(err, v.flush())
-		}
-		v.done++
+	release, inUse, err := shareLock(target.data)
+	if err != nil {
+		return err
 	}
+	defer release()
+	if inUse && !v.running {
+		return fmt.Errorf("%s is in use by a broker: stop it, or check it as it is with --running", target.data)
+	}
+	v.running = inUse
+	err = v.check(target)
 	v.clear()
+	if err != nil {
+		return errors.Join(err, v.flush())
+	}
 	v.text("%d partitions, %d segments, %d batches, %d records, %d bytes: %d problems", v.done, v.total.Segments, v.total.Batches, v.total.Records, v.total.Bytes, v.problems)
 	v.object(totalObject{"total", v.done, v.total, v.problems})
 	if err := v.flush(); err != nil {
@@ -152,49 +199,184 @@ func (v *verify) run(dir string) error {
 	return found(v.problems)
 }
 
+// check checks the store and then the partitions, several at a time; what is found is printed in their order.
+func (v *verify) check(target *target) error {
+	about := v.sink()
+	dirs := target.partitions(about)
+	ctx, err := readContext(target, about)
+	if err != nil {
+		return err
+	}
+	if err := v.print(about); err != nil {
+		return err
+	}
+	v.all = len(dirs)
+	for _, d := range dirs {
+		v.size.Add(logBytes(d))
+	}
+	type result struct {
+		p   *partition
+		err error
+	}
+	results := make([]chan result, len(dirs))
+	for i := range results {
+		results[i] = make(chan result, 1)
+	}
+	var next atomic.Int64
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range max(1, min(v.parallel, len(dirs))) {
+		wg.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(dirs)); i = next.Add(1) - 1 {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				p := newPartition(v.sink(), dirs[i], ctx)
+				results[i] <- result{p, p.check()}
+			}
+		})
+	}
+	defer wg.Wait()
+	defer close(stop)
+	for i := range results {
+		r := <-results[i]
+		if r.err != nil {
+			return r.err
+		}
+		r.p.conclude()
+		v.total.add(r.p.counts)
+		if err := v.print(r.p.sink); err != nil {
+			return err
+		}
+		v.mu.Lock()
+		v.done++
+		v.mu.Unlock()
+	}
+	return nil
+}
+
+// sink makes one for this run.
+func (v *verify) sink() *sink {
+	s := newSink(v.output.json)
+	s.records, s.running = v.records, v.running
+	s.read = func(n int64) {
+		done := v.read.Add(n)
+		v.mu.Lock()
+		v.show(done)
+		v.mu.Unlock()
+	}
+	return s
+}
+
+// print passes on what a sink has.
+func (v *verify) print(s *sink) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if s.buf.Len() > 0 {
+		v.clear()
+	}
+	v.problems += s.problems
+	if _, err := v.w.Write(s.buf.Bytes()); err != nil {
+		return err
+	}
+	return v.w.Flush()
+}
+
 func (v *verify) clear() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.progress != nil {
 		v.progress("")
 	}
 }
 
-// show tells where the run is.
-func (v *verify) show(dir string, bytes int64) {
+// show tells where the run is; mu is held.
+func (v *verify) show(done int64) {
 	if v.progress != nil {
-		v.progress(fmt.Sprintf("%d of %d partitions, %d MiB, %s", v.done, v.all, (v.total.Bytes+bytes)>>20, filepath.Base(dir)))
+		v.progress(fmt.Sprintf("%s %d of %d partitions, %d of %d MiB", bar(done, v.size.Load()), v.done, v.all, done>>20, v.size.Load()>>20))
 	}
 }
 
-// partitions lists the partition directories of dir: itself, or those in it.
-func (v *verify) partitions(dir string) ([]string, error) {
+// barWidth is the length of a full bar.
+const barWidth = 30
+
+// bar draws how much of all is done.
+func bar(done, all int64) string {
+	share := float64(1)
+	if all > 0 {
+		share = min(float64(done)/float64(all), 1)
+	}
+	n := int(share * barWidth)
+	return fmt.Sprintf("[%s%s] %3.0f %%", strings.Repeat("#", n), strings.Repeat("-", barWidth-n), 100*share)
+}
+
+// target is what is to be checked.
+type target struct {
+	data string   // data directory
+	only string   // directory of a partition, "": all
+	list []string // names in data
+	dirs map[string]bool
+}
+
+// findTarget tells a data directory from that of a partition.
+func findTarget(dir string) (*target, error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var dirs []string
+	t := &target{data: dir, dirs: map[string]bool{}}
 	for _, d := range list {
 		if _, suffix, ok := segment.ParseName(d.Name()); ok && suffix == segment.LogSuffix || d.Name() == metadataName {
-			return []string{dir}, nil
+			return &target{data: filepath.Dir(filepath.Clean(dir)), only: dir}, nil
 		}
+		t.list = append(t.list, d.Name())
+		t.dirs[d.Name()] = d.IsDir()
 	}
-	if !slices.ContainsFunc(list, func(d os.DirEntry) bool {
-		return d.Name() == "__kaas" || d.Name() == "meta.properties" || d.IsDir() && partitionName(d.Name())
+	if !slices.ContainsFunc(t.list, func(name string) bool {
+		return name == storeDir || name == "meta.properties" || t.dirs[name] && partitionName(name)
 	}) {
 		return nil, fmt.Errorf("%s is neither a data directory nor the directory of a partition", dir)
 	}
-	for _, d := range list {
-		path := filepath.Join(dir, d.Name())
+	return t, nil
+}
+
+// partitions lists the partition directories.
+func (t *target) partitions(s *sink) (dirs []string) {
+	if t.only != "" {
+		return []string{t.only}
+	}
+	for _, name := range t.list {
+		path := filepath.Join(t.data, name)
 		switch {
-		case !d.IsDir() || d.Name() == "__kaas" || d.Name() == "lost+found":
-		case partitionName(d.Name()):
+		case !t.dirs[name] || name == storeDir || name == "lost+found":
+		case partitionName(name):
 			dirs = append(dirs, path)
-		case strings.HasSuffix(d.Name(), "-delete") || strings.HasSuffix(d.Name(), ".deleted"):
-			v.note(path, "set aside to be removed; not checked")
+		case strings.HasSuffix(name, "-delete") || strings.HasSuffix(name, ".deleted"):
+			s.note(path, "set aside to be removed; not checked")
 		default:
-			v.note(path, "not named as the directory of a partition; not checked")
+			s.note(path, "not named as the directory of a partition; not checked")
 		}
 	}
-	return dirs, nil
+	return dirs
+}
+
+// logBytes is the size of the logs in a directory, for the progress.
+func logBytes(dir string) (n int64) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return 0 // the check says what is wrong
+	}
+	for _, d := range list {
+		if _, suffix, ok := segment.ParseName(d.Name()); ok && suffix == segment.LogSuffix {
+			if st, err := d.Info(); err == nil {
+				n += st.Size()
+			}
+		}
+	}
+	return n
 }
 
 // partitionName reports whether name is <topic>-<partition>.
@@ -210,185 +392,4 @@ func partitionName(name string) bool {
 	}
 	n, err := strconv.ParseInt(name[i+1:], 10, 32)
 	return err == nil && strconv.FormatInt(n, 10) == name[i+1:] && n >= 0
-}
-
-const metadataName = "partition.metadata"
-
-// partition is the check of one directory.
-type partition struct {
-	v   *verify
-	dir string
-	counts
-	files  map[string]map[int64]bool // by suffix, then base offset
-	epochs []epochEntry
-
-	first, next int64 // offsets: the first there is, and the one after the batch before
-	end         int64 // after the last
-	epoch       int32 // of the last batch
-}
-
-type partitionObject struct {
-	Type string `json:"type"`
-	Dir  string `json:"dir"`
-	counts
-	FirstOffset int64 `json:"firstOffset"`
-	NextOffset  int64 `json:"nextOffset"`
-	Problems    int   `json:"problems"`
-}
-
-func (v *verify) partition(dir string) error {
-	before := v.problems
-	p := &partition{v: v, dir: dir, files: map[string]map[int64]bool{}, first: -1, epoch: -1}
-	v.show(dir, 0)
-	if err := p.check(); err != nil {
-		return err
-	}
-	v.total.add(p.counts)
-	problems := v.problems - before
-	verdict := "ok"
-	if problems > 0 {
-		verdict = fmt.Sprintf("%d PROBLEMS", problems)
-	}
-	offsets := "empty"
-	if p.first >= 0 {
-		offsets = "offsets " + span(p.first, p.end-1)
-	}
-	v.clear()
-	v.text("%s: %d segments, %d batches, %d records, %d bytes, %s: %s", dir, p.Segments, p.Batches, p.Records, p.Bytes, offsets, verdict)
-	v.object(partitionObject{"partition", dir, p.counts, p.first, p.end, problems})
-	return v.output.w.Flush()
-}
-
-func (p *partition) path(base int64, suffix string) string {
-	return filepath.Join(p.dir, segment.FileName(base, suffix))
-}
-
-func (p *partition) check() error {
-	if err := p.list(); err != nil {
-		return err
-	}
-	if err := p.smallFiles(); err != nil {
-		return err
-	}
-	bases := p.sorted(segment.LogSuffix)
-	for i, base := range bases {
-		limit := int64(-1)
-		if i+1 < len(bases) {
-			limit = bases[i+1]
-		}
-		if err := p.segment(base, limit); err != nil {
-			return err
-		}
-	}
-	for _, at := range p.sorted(segment.SnapshotSuffix) {
-		if err := p.snapshot(at, len(bases) > 0); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *partition) sorted(suffix string) []int64 {
-	var list []int64
-	for base := range p.files[suffix] {
-		list = append(list, base)
-	}
-	sort.Slice(list, func(i, j int) bool { return list[i] < list[j] })
-	return list
-}
-
-// list sorts the files of the directory by kind.
-func (p *partition) list() error {
-	entries, err := os.ReadDir(p.dir)
-	if err != nil {
-		return err
-	}
-	for _, d := range entries {
-		name := d.Name()
-		base, suffix, ok := segment.ParseName(name)
-		_, known := kinds[suffix]
-		switch {
-		case ok && known && d.Type().IsRegular():
-			if p.files[suffix] == nil {
-				p.files[suffix] = map[int64]bool{}
-			}
-			p.files[suffix][base] = true
-		case name == epochsName || name == metadataName:
-		default:
-			p.v.note(filepath.Join(p.dir, name), "not a file of a partition; not checked")
-		}
-	}
-	for _, suffix := range []string{segment.IndexSuffix, segment.TimeIndexSuffix, segment.TxnIndexSuffix} {
-		for _, base := range p.sorted(suffix) {
-			if !p.files[segment.LogSuffix][base] {
-				p.v.note(p.path(base, suffix), "without its .log; not checked")
-			}
-		}
-	}
-	return nil
-}
-
-// smallFiles reads leader-epoch-checkpoint and partition.metadata.
-func (p *partition) smallFiles() error {
-	path := filepath.Join(p.dir, epochsName)
-	b, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
-		return err
-	default:
-		list, problem := epochEntries(path, b)
-		if problem != nil {
-			p.v.tell(problem)
-		} else {
-			p.epochs = list
-		}
-	}
-	path = filepath.Join(p.dir, metadataName)
-	b, err = os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	version, id := "", ""
-	for line := range strings.Lines(string(b)) {
-		k, v, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch k {
-		case "version":
-			version = strings.TrimSpace(v)
-		case "topic_id":
-			id = strings.TrimSpace(v)
-		}
-	}
-	if version != "0" || len(id) != 22 {
-		p.v.tell(&Problem{path, 0, fmt.Sprintf("version %q and topic id %q: want 0 and 22 characters", version, id)})
-	}
-	return nil
-}
-
-func (p *partition) snapshot(at int64, hasLog bool) error {
-	path := p.path(at, segment.SnapshotSuffix)
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	list, problem := producers(path, b)
-	if problem != nil {
-		p.v.tell(problem)
-		return nil
-	}
-	if hasLog && at > p.end {
-		p.v.tell(&Problem{path, 0, fmt.Sprintf("snapshot of offset %d, but the log ends at %d", at, p.end)})
-	}
-	for _, e := range list {
-		if e.last != nil && e.last.LastOffset >= at {
-			p.v.tell(&Problem{path, 0, fmt.Sprintf("producer %d wrote offset %d, after the snapshot's %d", e.id, e.last.LastOffset, at)})
-		}
-		if e.state.TxnFirst >= at {
-			p.v.tell(&Problem{path, 0, fmt.Sprintf("transaction of producer %d begins at %d, after the snapshot's %d", e.id, e.state.TxnFirst, at)})
-		}
-	}
-	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 func TestVerifySample(t *testing.T) {
 	dir := sampleDir(t)
-	write(t, dir, "00000000000000000007.snapshot", snapshot())
+	write(t, dir, "00000000000000000007.snapshot", honest(func(*producer.State) {}))
 	code, out, stderr := command("verify", "--records", dir)
 	want := dir + ": 1 segments, 5 batches, 8 records, 436 bytes, offsets 0-7: ok\n" +
 		"1 partitions, 1 segments, 5 batches, 8 records, 436 bytes: 0 problems\n"
@@ -48,6 +48,15 @@ func TestVerifyApache(t *testing.T) {
 			t.Errorf("code %d, %q,\n%s", code, stderr, out)
 		}
 	}
+}
+
+// honest is the snapshot of offset 7 that the sample gives, but for what change does to it.
+func honest(change func(s *producer.State)) []byte {
+	var s producer.State
+	s.Append(9, 2, 7, 0, 5, t0+20, 0, true)
+	s.Marker(9, 2, 4, t0+21, 0)
+	change(&s)
+	return s.Snapshot()
 }
 
 // second is another segment for the sample: one batch at offset 8.
@@ -210,7 +219,7 @@ func fileWrecks() []wreck {
 // TestVerifyFinds breaks one thing at a time, each of which must be found, and nothing else.
 func TestVerifyFinds(t *testing.T) {
 	at := positions(t, sample())
-	for _, c := range slices.Concat(logWrecks(at), indexWrecks(at), fileWrecks()) {
+	for _, c := range slices.Concat(logWrecks(at), indexWrecks(at), fileWrecks(), replayWrecks()) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := sampleDir(t)
 			c.do(t, dir)
@@ -242,6 +251,8 @@ func TestVerifyNotes(t *testing.T) {
 	data := filepath.Dir(dir)
 	write(t, dir, "00000000000000000099.index", nil)
 	write(t, dir, "x.tmp", nil)
+	write(t, dir, "x.cleaned", nil)
+	write(t, dir, "x.odd", nil)
 	write(t, dir, "00000000000000000008.log", second(8, 1))
 	// The log start has moved up to 2: the batch before it is still there, but the first epoch begins with the log.
 	write(t, dir, epochsName, []byte("0\n2\n0 2\n1 5\n"))
@@ -260,7 +271,10 @@ func TestVerifyNotes(t *testing.T) {
 		"note    DATA/orders-1.ab12.deleted: set aside to be removed; not checked",
 		"note    DATA/orders-2.ab-delete: set aside to be removed; not checked",
 		"note    DATA/plain: not named as the directory of a partition; not checked",
-		"note    DATA/orders-0/x.tmp: not a file of a partition; not checked",
+		"DATA/__kaas: 0 topics: ok",
+		"note    DATA/orders-0/x.cleaned: left by a compaction that was cut short; the next start removes it",
+		"note    DATA/orders-0/x.odd: not a file of a partition; not checked",
+		"note    DATA/orders-0/x.tmp: left by a write that was cut short; the next start removes it",
 		"note    DATA/orders-0/00000000000000000099.index: without its .log; not checked",
 		"note    DATA/orders-0/00000000000000000000.index: entry for offset 6 points to byte 212, before the batch at byte 286",
 		"note    DATA/orders-0/00000000000000000000.log: 4096 bytes of zeros after the last batch of a segment that is not the last one",
@@ -278,12 +292,15 @@ func TestProgress(t *testing.T) {
 		t.Error("progress goes to what is no terminal")
 	}
 	var lines []string
-	v := &verify{output: newOutput(&bytes.Buffer{}, false), progress: func(line string) { lines = append(lines, line) }}
+	v := &verify{output: newOutput(&bytes.Buffer{}, false), progress: func(line string) { lines = append(lines, line) }, parallel: 2}
 	dir := sampleDir(t)
 	if err := v.run(dir); err != nil {
 		t.Fatal(err)
 	}
-	if len(lines) == 0 || lines[0] != "0 of 1 partitions, 0 MiB, orders-0" || lines[len(lines)-1] != "" {
+	if got := bar(1, 3); got != "[##########--------------------]  33 %" {
+		t.Errorf("bar %q", got)
+	}
+	if len(lines) == 0 || lines[0] != "[##############################] 100 % 0 of 1 partitions, 0 of 0 MiB" || lines[len(lines)-1] != "" {
 		t.Errorf("progress %q", lines)
 	}
 }
@@ -293,13 +310,19 @@ func TestProgress(t *testing.T) {
 func TestVerifyBroker(t *testing.T) {
 	data := t.TempDir()
 	orders := regexp.MustCompile(`orders-[01]: [2-9] segments, \d+ batches, 2000 records, \d+ bytes, offsets 0-1999: ok\n`)
-	check := func(state string) {
-		code, out, stderr := command("verify", "--records", data)
+	check := func(state string, flags ...string) {
+		code, out, stderr := command(append([]string{"verify", "--records", data}, flags...)...)
 		if code != 0 || stderr != "" || len(orders.FindAllString(out, -1)) != 2 || !strings.HasSuffix(out, ": 0 problems\n") {
 			t.Errorf("%s: code %d, %q\n%s", state, code, stderr, out)
 		}
 	}
-	fill(t, data, func() { check("at rest") })
+	fill(t, data, func() {
+		code, _, stderr := command("verify", data)
+		if code != 1 || stderr != "kaas: "+data+" is in use by a broker: stop it, or check it as it is with --running\n" {
+			t.Errorf("in use: code %d, %q", code, stderr)
+		}
+		check("at rest", "--running")
+	})
 	check("stopped")
 	code, out, _ := command("dump", filepath.Join(data, "orders-0", indexFile))
 	if entries := strings.Count(out, "\n") - 3; code != 0 || entries < 10 {
