@@ -12,13 +12,13 @@ type Conn struct {
 	// Data is for the handler.
 	Data any
 
-	loop     *Loop
-	id       uint64
-	fd       int
-	slot     int32
-	listener int32
-	remote   netip.AddrPort
-	address  string // RemoteAddr, made when first asked for
+	loop    *Loop
+	id      uint64
+	fd      int
+	slot    int32
+	ln      *listener
+	remote  netip.AddrPort
+	address string // RemoteAddr, made when first asked for
 
 	// Reading.
 	in        *inbuf // bytes not yet delivered; nil between frames
@@ -39,6 +39,9 @@ type Conn struct {
 	inTurns      bool // in loop.turns
 	blocked      bool // the socket is full; waits for EPOLLOUT
 
+	sec    *secure // nil: plaintext
+	isOpen bool    // the handler knows of it
+
 	interest   uint32 // what epoll was told
 	closeErr   error
 	lastActive int64 // ms, of the last read or write
@@ -54,7 +57,7 @@ func (c *Conn) Loop() *Loop { return c.loop }
 func (c *Conn) ID() uint64 { return c.id }
 
 // Listener is the id given to Server.Listen.
-func (c *Conn) Listener() int { return int(c.listener) }
+func (c *Conn) Listener() int { return int(c.ln.id) }
 
 // Remote is the address of the peer; IPv4 in IPv6 is unwrapped.
 func (c *Conn) Remote() netip.AddrPort { return c.remote }
@@ -124,7 +127,7 @@ func (c *Conn) readable() bool {
 func (c *Conn) readAgain() {
 	switch {
 	case !c.readable():
-	case !c.kept:
+	case !c.kept && (c.sec == nil || !c.sec.fresh):
 		c.listen(c.interest | unix.EPOLLIN | unix.EPOLLRDHUP)
 	case !c.isReady:
 		c.isReady = true
@@ -162,6 +165,9 @@ func (c *Conn) Close(err error) {
 	}
 	c.closed, c.closeErr = true, err
 	l := c.loop
+	if c.sec != nil {
+		c.sec.close()
+	}
 	unix.Close(c.fd)
 	c.abandon()
 	if c.in != nil {
@@ -178,6 +184,9 @@ func (c *Conn) Close(err error) {
 // could lose the replies still on their way.
 func (c *Conn) finish() {
 	const discardMax = 64
+	if c.sec != nil && c.sec.direct {
+		c.sec.goodbye()
+	}
 	_ = unix.Shutdown(c.fd, unix.SHUT_WR)
 	for range discardMax {
 		if n, e := recv(c.fd, c.loop.discard[:]); e != 0 || n <= 0 {
@@ -249,7 +258,13 @@ func (l *Loop) keep(c *Conn, rest []byte) {
 // readFresh reads a connection that owns no bytes, into the loop's buffer.
 func (l *Loop) readFresh(c *Conn) {
 	room := l.room(c)
-	n, e := recv(c.fd, room)
+	var n int
+	var e unix.Errno
+	if c.sec == nil {
+		n, e = recv(c.fd, room)
+	} else {
+		n, e = l.decrypt(c, nil, room)
+	}
 	if !l.received(c, n, e) {
 		return
 	}
@@ -268,12 +283,18 @@ func (l *Loop) readRest(c *Conn) {
 	}
 	own := in.b[have:min(cap(in.b), want)]
 	room := l.room(c)
-	vec := l.iov[:2]
-	vec[0].Base, vec[1].Base = &own[0], &room[0]
-	vec[0].SetLen(len(own))
-	vec[1].SetLen(len(room))
-	n, e := readv(c.fd, vec)
-	clear(vec)
+	var n int
+	var e unix.Errno
+	if c.sec == nil {
+		vec := l.iov[:2]
+		vec[0].Base, vec[1].Base = &own[0], &room[0]
+		vec[0].SetLen(len(own))
+		vec[1].SetLen(len(room))
+		n, e = readv(c.fd, vec)
+		clear(vec)
+	} else {
+		n, e = l.decrypt(c, own, room)
+	}
 	if !l.received(c, n, e) {
 		return
 	}
@@ -340,7 +361,7 @@ func (c *Conn) waitForRest() {
 			n = min(missing, lowWaterMax)
 		}
 	}
-	if n == 1 && !c.lowWater || c.closed {
+	if n == 1 && !c.lowWater || c.closed || c.sec != nil { // TLS may hold part of the rest already, and reads in turns
 		return
 	}
 	c.lowWater = n > 1

@@ -1,27 +1,42 @@
 // Package netio is the socket layer of the broker: event loops over epoll,
 // connections that carry frames (a 4-byte big-endian size, then that many
 // bytes), replies in the order of their requests, file slices by sendfile,
-// back-pressure, timers and posts from other goroutines. Linux only.
+// TLS, limits of connections, back-pressure, timers and posts from other goroutines. Linux only.
 //
 // It is not a protocol: it never looks into a frame. It knows nothing of the
-// rest of the broker, and nothing in it blocks except the wait of an idle loop.
+// rest of the broker, and nothing in it blocks except the wait of an idle loop
+// and the goroutines of TLS handshakes.
 //
 // Invariants
 //
 //   - A connection belongs to one loop for its whole life. All its state is
 //     touched on that loop only; other goroutines reach it through Loop.Post,
 //     Reply.Post and Reply.DropPost.
+//
 //   - Every Reply reserved by NewReply is completed exactly once (Send, Post,
 //     Drop or DropPost). Replies leave in the order they were reserved. Every
 //     Ref given in a Part is released exactly once, also when the connection
 //     died before or the loop has ended.
+//
 //   - Bytes of a frame stay valid until RoundEnd has returned, never longer.
+//
 //   - Memory follows the bytes that arrived, never the size a peer declares. A
 //     connection between two frames owns no buffer.
+//
 //   - A connection with too many replies outstanding, or too many bytes of them
 //     in memory, is not read until half of them are gone.
+//
 //   - A loop without work sleeps in epoll_wait without a tick; a goroutine that
 //     posts to it writes its eventfd only if it sleeps.
+//
+//   - Bytes of TLS are the same frames and replies, decrypted and encrypted on the
+//     loop in turns of 64 KiB; a file slice is read and encrypted in place of
+//     sendfile. At most one turn of a connection is encrypted and not sent.
+//
+//   - A new connection goes to the loop with the fewest, in turn among equals, and
+//     stays there: that spreads connections evenly, and evens loops out again as
+//     connections end and come. Living ones are never moved, for their state has
+//     no lock; one that is busier than others is not known when it is placed.
 //
 // A round of a loop: one epoll_wait; posts; due timers; one read for each
 // readable connection and the frames in it; Handler.RoundEnd; one send for each

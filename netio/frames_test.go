@@ -371,7 +371,7 @@ func FuzzFrames(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer unix.Close(pair[1])
-		c := &Conn{loop: l, fd: pair[0], id: 1}
+		c := &Conn{loop: l, ln: new(listener), fd: pair[0], id: 1}
 		s.conns.Add(1)
 		l.adopt(c)
 		defer c.Close(nil)

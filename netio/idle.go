@@ -80,6 +80,9 @@ func (r *idleRing) run() {
 		for c != nil {
 			following := c.idleNext
 			c.idlePrev, c.idleNext = nil, nil
+			if c.lastActive+r.max <= now && c.readable() && unread(c.fd) > 0 {
+				c.lastActive = now // the loop or the machine was stopped: not the peer's silence
+			}
 			if c.lastActive+r.max <= now {
 				r.loop.stats.idleClosed.Add(1)
 				c.Close(ErrIdle)

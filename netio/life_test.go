@@ -259,20 +259,37 @@ func served(t *testing.T, addr string) (net.Conn, bool) {
 	return c, err == nil
 }
 
+func limit(t testing.TB, s *Server, limits Limits) {
+	t.Helper()
+	for id, l := range limits.Listeners {
+		l.ConnsPerSecond = -1
+		limits.Listeners[id] = l
+	}
+	if err := s.SetLimits(limits); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestConnectionLimits(t *testing.T) {
 	for name, c := range map[string]struct {
-		cfg        Config
-		fit        int
-		total, per int64
+		limits          Limits
+		fit             int
+		total, per, own int64
 	}{
-		"total":                   {Config{MaxConns: 3, MaxConnsPerIP: 10}, 3, 1, 0},
-		"per address":             {Config{MaxConns: 10, MaxConnsPerIP: 2}, 2, 0, 1},
-		"override":                {Config{MaxConnsPerIP: 1, PerIPOverrides: map[string]int{"127.0.0.1": 4}}, 4, 0, 1},
-		"override of another":     {Config{MaxConnsPerIP: 2, PerIPOverrides: map[string]int{"127.0.0.9": 9}}, 2, 0, 1},
-		"only those with a limit": {Config{PerIPOverrides: map[string]int{"127.0.0.9": 9}}, 0, 0, 1},
+		"total":                   {Limits{MaxConns: 3, MaxConnsPerIP: 10}, 3, 1, 0, 0},
+		"nobody":                  {Limits{MaxConns: 0, MaxConnsPerIP: 10}, 0, 1, 0, 0},
+		"per address":             {Limits{MaxConns: 10, MaxConnsPerIP: 2}, 2, 0, 1, 0},
+		"override":                {Limits{MaxConns: -1, MaxConnsPerIP: 1, PerIPOverrides: map[string]int{"127.0.0.1": 4}}, 4, 0, 1, 0},
+		"override of another":     {Limits{MaxConns: -1, MaxConnsPerIP: 2, PerIPOverrides: map[string]int{"127.0.0.9": 9}}, 2, 0, 1, 0},
+		"only those with a limit": {Limits{MaxConns: -1, PerIPOverrides: map[string]int{"127.0.0.9": 9}}, 0, 0, 1, 0},
+		"of the listener":         {Limits{MaxConns: 9, MaxConnsPerIP: -1, Listeners: map[int]ListenerLimits{7: {MaxConns: 2}}}, 2, 0, 0, 1},
+		"of another listener":     {Limits{MaxConns: 3, MaxConnsPerIP: -1, Listeners: map[int]ListenerLimits{8: {MaxConns: 1}}}, 3, 1, 0, 0},
+		"protected":               {Limits{MaxConns: 1, MaxConnsPerIP: -1, Listeners: map[int]ListenerLimits{7: {MaxConns: 3, Protected: true}}}, 3, 0, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, addr := serve(t, c.cfg, &hooks{frame: echo})
+			s, addr := serve(t, Config{}, &hooks{frame: echo})
+			c.limits.ConnsPerSecond = -1
+			limit(t, s, c.limits)
 			var open net.Conn
 			for i := range c.fit {
 				var ok bool
@@ -283,7 +300,7 @@ func TestConnectionLimits(t *testing.T) {
 			if _, ok := served(t, addr); ok {
 				t.Fatalf("connection %d is served", c.fit+1)
 			}
-			if st := s.Stats(); st.RejectedTotal != c.total || st.RejectedPerIP != c.per || st.Conns != int64(c.fit) {
+			if st := s.Stats(); st.RejectedTotal != c.total || st.RejectedPerIP != c.per || st.RejectedListener != c.own || st.Conns != int64(c.fit) {
 				t.Errorf("counted %+v", st)
 			}
 			if open != nil {
@@ -295,7 +312,12 @@ func TestConnectionLimits(t *testing.T) {
 			}
 		})
 	}
-	if _, err := New(Config{PerIPOverrides: map[string]int{"not a host": 1}}, &hooks{}); err == nil {
+	s, err := New(Config{}, &hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Drain(t.Context())
+	if err := s.SetLimits(Limits{PerIPOverrides: map[string]int{"not a host": 1}}); err == nil {
 		t.Error("an override for a host that cannot be is accepted")
 	}
 }

@@ -2,10 +2,13 @@ package netio
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,6 +16,14 @@ import (
 // acceptRetry is how long a listener rests, in ms, when the process has no
 // descriptors left: a level-triggered loop would spin on it.
 const acceptRetry = 100
+
+// Keep-alive finds peers that vanished without a word (half-open connections): after a minute of silence three questions, 10 s apart. The
+// system's own default is two hours. A client that is idle but there answers, and is left to connections.max.idle.ms.
+const (
+	keepAliveIdle     = time.Minute
+	keepAliveInterval = 10 // seconds
+	keepAliveCount    = 3
+)
 
 // listener is one listening socket; it belongs to loop 0, which hands the
 // connections out.
@@ -24,11 +35,18 @@ type listener struct {
 	id     int32
 	retry  Timer
 	peer   unix.RawSockaddrAny // scratch of accept
+	tls    *tls.Config         // nil: plaintext
+	conns  atomic.Int64
+	pace   pace
 }
 
 // Listen binds a listening socket to addr (host:port; port 0: any free one) and
 // returns its address. Conn.Listener of its connections is id. Before Start only.
-func (s *Server) Listen(addr string, id int) (net.Addr, error) {
+func (s *Server) Listen(addr string, id int) (net.Addr, error) { return s.ListenTLS(addr, id, nil) }
+
+// ListenTLS is Listen for connections that begin with a TLS handshake, with cfg; nil: plaintext. What cfg calls back runs on a goroutine of
+// the handshake and may block for a while.
+func (s *Server) ListenTLS(addr string, id int, cfg *tls.Config) (net.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started {
@@ -52,7 +70,7 @@ func (s *Server) Listen(addr string, id int) (net.Addr, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln := &listener{server: s, loop: s.loops[0], number: len(s.listeners), id: int32(id)}
+	ln := &listener{server: s, loop: s.loops[0], number: len(s.listeners), id: int32(id), tls: cfg}
 	ln.retry.Fn = func() { ln.arm(unix.EPOLLIN) }
 	if e := raw.Control(func(fd uintptr) { ln.fd, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
 		return nil, e
@@ -89,7 +107,15 @@ func (s *Server) setOptions(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1); err != nil {
 		return err
 	}
-	return unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	for _, o := range [...]struct{ option, value int }{
+		{unix.TCP_NODELAY, 1},
+		{unix.TCP_KEEPIDLE, max(1, int(s.cfg.KeepAliveIdle/time.Second))}, {unix.TCP_KEEPINTVL, keepAliveInterval}, {unix.TCP_KEEPCNT, keepAliveCount},
+	} {
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, o.option, o.value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (ln *listener) slot() int32 { return int32(wakeSlot - 1 - ln.number) }
@@ -121,6 +147,12 @@ func (ln *listener) accept() {
 		if ln.fd < 0 {
 			return
 		}
+		if rest := ln.wait(); rest > 0 {
+			s.paced.Add(1)
+			ln.arm(0)
+			ln.loop.SetTimer(&ln.retry, ln.loop.now+rest)
+			return
+		}
 		fd, remote, err := accept(ln.fd, &ln.peer)
 		switch err {
 		case 0:
@@ -139,22 +171,36 @@ func (ln *listener) accept() {
 	}
 }
 
-// admit applies the limits to a new socket and gives it to the next loop.
+// admit applies the limits to a new socket and gives it to a loop.
 func (s *Server) admit(ln *listener, fd int, remote netip.AddrPort) {
-	if most := s.limits.rules.Load().total; most > 0 && s.conns.Load() >= most {
+	s.pace.take()
+	ln.pace.take()
+	rules := s.limits.rules.Load()
+	own := rules.of(ln.id)
+	switch {
+	case over(ln.conns.Load(), own.MaxConns):
+		s.rejectedOwn.Add(1)
+	case !own.Protected && over(s.conns.Load(), rules.MaxConns):
 		s.rejectedTotal.Add(1)
-		unix.Close(fd)
-		return
-	}
-	if !s.limits.enter(remote.Addr()) {
+	case !s.limits.enter(remote.Addr()):
 		s.rejectedPerIP.Add(1)
-		unix.Close(fd)
+	default:
+		s.place(ln, fd, remote)
 		return
 	}
+	unix.Close(fd)
+}
+
+// place makes the connection of an admitted socket.
+func (s *Server) place(ln *listener, fd int, remote netip.AddrPort) {
 	s.conns.Add(1)
-	l := s.loops[s.nextLoop]
-	s.nextLoop = (s.nextLoop + 1) % len(s.loops)
-	c := &Conn{loop: l, id: s.lastID.Add(1), fd: fd, listener: ln.id, remote: remote}
+	ln.conns.Add(1)
+	l := s.leastLoaded()
+	l.assigned.Add(1)
+	c := &Conn{loop: l, id: s.lastID.Add(1), fd: fd, ln: ln, remote: remote}
+	if ln.tls != nil {
+		c.sec = newSecure(c, ln.tls)
+	}
 	if l == ln.loop {
 		l.adopt(c)
 	} else {

@@ -72,11 +72,14 @@ type Loop struct {
 	freeReplies    []*Reply
 	freeReplyBytes int
 	iov            []unix.Iovec
+	cipher, plain  []byte // scratch of TLS, made when there is some
 	hdr            unix.Msghdr
 	discard        [discardLen]byte
 
 	stats                     loopStats
 	frames, bytesIn, bytesOut int64 // of this round, not yet in stats
+
+	assigned atomic.Int64 // connections given to it and not yet closed
 
 	sleeping atomic.Bool
 	posted   atomic.Bool
@@ -298,8 +301,15 @@ func (l *Loop) runReady() {
 	for i, c := range ready {
 		ready[i] = nil
 		c.isReady = false
-		if c.readable() && c.kept {
+		switch {
+		case !c.readable():
+		case c.kept:
 			l.deliverKept(c)
+			if c.sec != nil {
+				c.sec.endStream()
+			}
+		case c.sec != nil && c.sec.fresh:
+			l.readConn(c)
 		}
 	}
 	l.readySpare = ready
@@ -320,7 +330,7 @@ func (l *Loop) event(e *unix.EpollEvent) {
 	}
 	if e.Events&unix.EPOLLOUT != 0 {
 		c.blocked = false
-		if c.head != nil && c.head.state == replyReady || c.closing {
+		if c.head != nil && c.head.state == replyReady || c.closing || c.sec != nil && c.sec.out != nil {
 			l.markDirty(c)
 		} else {
 			c.listen(c.interest &^ unix.EPOLLOUT)
@@ -329,9 +339,14 @@ func (l *Loop) event(e *unix.EpollEvent) {
 	if e.Events&^unix.EPOLLOUT == 0 {
 		return
 	}
-	if c.readable() {
+	switch {
+	case c.sec != nil && !c.sec.direct:
+		if !c.closed {
+			l.readHandshake(c, e.Events)
+		}
+	case c.readable():
 		l.readConn(c)
-	} else {
+	default:
 		l.cannotRead(c, e.Events)
 	}
 }
@@ -349,6 +364,9 @@ func (l *Loop) readConn(c *Conn) {
 		l.readRest(c)
 	}
 	c.waitForRest()
+	if c.sec != nil {
+		c.sec.endStream()
+	}
 	if l.delivered && int(c.lastFrame) >= lowWaterMin {
 		l.endReads() // while the frame is in the processor's cache, and so that the next one gets its memory
 	}
@@ -359,7 +377,7 @@ func (l *Loop) readConn(c *Conn) {
 // copied, better to read it into a buffer of its own.
 func (l *Loop) room(c *Conn) []byte {
 	room := l.read[l.filled:]
-	if int(c.lastFrame) >= len(l.read)/2 && len(room) > bigRoom {
+	if c.sec == nil && int(c.lastFrame) >= len(l.read)/2 && len(room) > bigRoom {
 		room = room[:bigRoom]
 	}
 	return room
@@ -422,7 +440,12 @@ func (l *Loop) adopt(c *Conn) {
 	c.interest = unix.EPOLLIN | unix.EPOLLRDHUP
 	event := unix.EpollEvent{Events: c.interest, Fd: c.slot, Pad: int32(c.id)}
 	err := unix.EpollCtl(l.epfd, unix.EPOLL_CTL_ADD, c.fd, &event)
-	l.opened(c)
+	if c.sec == nil {
+		l.opened(c)
+	} else {
+		l.makeCipher()
+		l.setDeadline(c.sec)
+	}
 	switch {
 	case err != nil:
 		c.Close(err)

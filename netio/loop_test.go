@@ -109,7 +109,7 @@ func TestIdleRingAgainstModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	var conns []*Conn
 	add := func() {
-		c := &Conn{loop: l, id: l.server.lastID.Add(1), fd: -1, slot: int32(len(l.conns)), lastActive: l.now}
+		c := &Conn{ln: new(listener), loop: l, id: l.server.lastID.Add(1), fd: -1, slot: int32(len(l.conns)), lastActive: l.now}
 		l.conns = append(l.conns, c)
 		l.open++
 		l.server.conns.Add(1)
@@ -159,7 +159,7 @@ func TestNoTickWhenIdle(t *testing.T) {
 	if n := l.timeout(); n != -1 {
 		t.Errorf("an empty loop waits %d ms, want no end", n)
 	}
-	l.idle.add(&Conn{loop: l})
+	l.idle.add(&Conn{ln: new(listener), loop: l})
 	if n := l.timeout(); n < 9*60*1000 {
 		t.Errorf("a loop with one idle connection waits %d ms", n)
 	}

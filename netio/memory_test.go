@@ -87,11 +87,6 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// resume is a Task of pointer shape: making the interface allocates nothing.
-type resume struct{ c *Conn }
-
-func (r resume) Run() { r.c.Resume() }
-
 // Five thousand idle connections that have sent and received frames.
 func TestIdleConnectionMemory(t *testing.T) {
 	const conns = 5000

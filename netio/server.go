@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"runtime"
 	"runtime/debug"
@@ -30,7 +29,7 @@ var (
 // connection and must not block. A panic in Opened or Frame is logged, counted and
 // closes that connection; in the others, which are not about one peer, it is not caught.
 type Handler interface {
-	// Opened: c was accepted; may set c.Data, hold or close it.
+	// Opened: c was accepted, and its TLS handshake, if there is one, is done; may set c.Data, hold or close it.
 	Opened(c *Conn)
 	// Frame delivers one whole frame without its size. Its bytes are valid until
 	// RoundEnd of this loop has returned.
@@ -40,7 +39,7 @@ type Handler interface {
 	RoundEnd(l *Loop)
 	// Closed: the descriptor is closed and completed replies were released; no
 	// further call is about c. Comes at the end of a round, after RoundEnd. A nil
-	// err means that the peer closed in order. Replies still reserved must be
+	// err means that the peer closed in order. Not called without Opened before. Replies still reserved must be
 	// completed as always.
 	Closed(c *Conn, err error)
 }
@@ -51,10 +50,15 @@ type Config struct {
 	ReadBufferBytes int   // per loop; default 256 KiB, at least 64 KiB
 	MaxFrameBytes   int32 // socket.request.max.bytes; default 100 MiB
 
-	IdleMax        time.Duration  // connections.max.idle.ms; 0 or less: never
-	MaxConns       int            // max.connections; 0 or less: no limit
-	MaxConnsPerIP  int            // max.connections.per.ip; less than 0: no limit; 0: no limit, or none with overrides
-	PerIPOverrides map[string]int // max.connections.per.ip.overrides: address or host name
+	IdleMax time.Duration // connections.max.idle.ms; 0 or less: never
+	// Handshakes is how many TLS handshakes may be on their way; default 1024. Further peers wait, unread.
+	Handshakes int
+	// HandshakeTimeout bounds a TLS handshake, and the wait for its first byte; default 10 s.
+	HandshakeTimeout time.Duration
+
+	// KeepAliveIdle is after how much silence a peer is asked whether it is still there; default 60 s, whole seconds. One that has
+	// vanished is found after three questions, 10 s apart.
+	KeepAliveIdle time.Duration
 
 	SendBufferBytes int // socket.send.buffer.bytes; 0 or less: the system's
 	RecvBufferBytes int // socket.receive.buffer.bytes; likewise
@@ -83,12 +87,17 @@ type Server struct {
 	pools   bufferPools
 	limits  connLimits
 
+	shakes handshakes
+
 	lastID        atomic.Uint64
 	conns         atomic.Int64
 	rejectedTotal atomic.Int64
 	rejectedPerIP atomic.Int64
+	rejectedOwn   atomic.Int64
+	paced         atomic.Int64
 	acceptErrors  atomic.Int64
-	nextLoop      int // of the accepting loop
+	nextLoop      int  // of the accepting loop
+	pace          pace // likewise
 
 	mu        sync.Mutex  // guards the two below
 	listeners []*listener // only read once started
@@ -103,15 +112,17 @@ func New(cfg Config, h Handler) (*Server, error) {
 	setDefault(&cfg.MaxFrameBytes, 100<<20)
 	setDefault(&cfg.PausePendingReplies, 64)
 	setDefault(&cfg.PausePendingBytes, 1<<20)
+	setDefault(&cfg.Handshakes, 1024)
+	setDefault(&cfg.HandshakeTimeout, 10*time.Second)
+	setDefault(&cfg.KeepAliveIdle, keepAliveIdle)
 	cfg.ReadBufferBytes = max(cfg.ReadBufferBytes, 64<<10)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{cfg: cfg, handler: h, start: time.Now()}
+	s.shakes.work = make(chan struct{}, handshakeWorkers())
 	s.limits.counts = map[netip.Addr]int{}
-	if err := s.SetLimits(cfg.MaxConns, cfg.MaxConnsPerIP, cfg.PerIPOverrides); err != nil {
-		return nil, err
-	}
+	s.limits.rules.Store(&limitRules{Limits: NoLimits()})
 	for i := range cfg.Loops {
 		l, err := newLoop(s, i)
 		if err != nil {
@@ -125,7 +136,7 @@ func New(cfg Config, h Handler) (*Server, error) {
 	return s, nil
 }
 
-func setDefault[T int | int32](v *T, d T) {
+func setDefault[T int | int32 | time.Duration](v *T, d T) {
 	if *v <= 0 {
 		*v = d
 	}
@@ -216,6 +227,7 @@ func (l *Loop) opened(c *Conn) {
 			l.panicked(c, p)
 		}
 	}()
+	c.isOpen = true
 	l.handler.Opened(c)
 }
 
@@ -235,69 +247,7 @@ func (l *Loop) reportClosed(c *Conn) {
 		}
 		l.log.Debug("connection closed", slog.String("peer", c.RemoteAddr()), slog.String("reason", reason))
 	}
-	l.handler.Closed(c, c.closeErr)
-}
-
-// connLimits counts connections per address and knows how many there may be.
-type connLimits struct {
-	rules atomic.Pointer[limitRules]
-
-	mu     sync.Mutex // guards counts
-	counts map[netip.Addr]int
-}
-
-// limitRules are the limits in force; immutable.
-type limitRules struct {
-	total     int64 // 0: no limit
-	perIP     int
-	overrides map[netip.Addr]int
-}
-
-// SetLimits changes the limits of connections, from the next one on: those that are open stay. The arguments are those of Config. Any
-// goroutine may call it; it may look host names up.
-func (s *Server) SetLimits(maxConns, perIP int, overrides map[string]int) error {
-	r := &limitRules{total: max(0, int64(maxConns)), perIP: perIP, overrides: map[netip.Addr]int{}}
-	if perIP < 0 || perIP == 0 && len(overrides) == 0 {
-		r.perIP = 1<<31 - 1
+	if c.isOpen {
+		l.handler.Closed(c, c.closeErr)
 	}
-	for host, n := range overrides {
-		a, err := net.ResolveIPAddr("ip", host)
-		if err != nil {
-			return fmt.Errorf("netio: connections per address: %w", err)
-		}
-		addr, _ := netip.AddrFromSlice(a.IP)
-		r.overrides[addr.Unmap()] = n
-	}
-	s.limits.rules.Store(r)
-	return nil
-}
-
-// enter counts a connection from a; false: there are too many.
-func (p *connLimits) enter(a netip.Addr) bool {
-	rules := p.rules.Load()
-	limit, ok := rules.overrides[a]
-	if !ok {
-		limit = rules.perIP
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.counts[a] >= limit {
-		return false
-	}
-	p.counts[a]++
-	return true
-}
-
-func (p *connLimits) leave(a netip.Addr) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.counts[a]--; p.counts[a] <= 0 {
-		delete(p.counts, a)
-	}
-}
-
-// leave ends the counting of a connection that was accepted.
-func (s *Server) leave(c *Conn) {
-	s.conns.Add(-1)
-	s.limits.leave(c.remote.Addr())
 }

@@ -5,27 +5,32 @@ import "sync/atomic"
 // Stats are counters since the start, of all loops together. Those of traffic are
 // brought up to date at the end of each round.
 type Stats struct {
-	Conns         int64 // open now
-	Opened        int64
-	Closed        int64
-	RejectedTotal int64 // over MaxConns
-	RejectedPerIP int64 // over MaxConnsPerIP
-	AcceptErrors  int64 // no descriptors left, and the like
-	IdleClosed    int64
-	BadFrames     int64 // sizes that are not positive or over MaxFrameBytes
-	Panics        int64 // of Handler.Opened and Handler.Frame
-	Pauses        int64 // connections not read because too much was outstanding
-	Frames        int64
-	BytesIn       int64
-	BytesOut      int64
-	Rounds        int64
-	Wakes         int64 // writes of an eventfd
+	Conns             int64 // open now
+	Opened            int64
+	Closed            int64
+	RejectedTotal     int64 // over MaxConns of all
+	RejectedListener  int64 // over MaxConns of their listener
+	Paced             int64 // times that accepting rested to keep to ConnsPerSecond
+	RejectedPerIP     int64 // over MaxConnsPerIP
+	AcceptErrors      int64 // no descriptors left, and the like
+	IdleClosed        int64
+	Handshakes        int64 // of TLS, done
+	HandshakeFailures int64 // of TLS: refused, broken off or too slow
+	BadFrames         int64 // sizes that are not positive or over MaxFrameBytes
+	Panics            int64 // of Handler.Opened and Handler.Frame
+	Pauses            int64 // connections not read because too much was outstanding
+	Frames            int64
+	BytesIn           int64
+	BytesOut          int64
+	Rounds            int64
+	Wakes             int64 // writes of an eventfd
 }
 
 // loopStats are written by one loop (wakes: by posters) and read by anyone.
 type loopStats struct {
 	opened, closed, idleClosed, badFrames, panics, pauses atomic.Int64
 	frames, bytesIn, bytesOut, rounds, wakes              atomic.Int64
+	handshakes, handshakeFailures                         atomic.Int64
 }
 
 // publish adds what the round counted: a few atomic operations per round, none
@@ -48,12 +53,15 @@ func (s *loopStats) publish(l *Loop) {
 func (s *Server) Stats() Stats {
 	st := Stats{
 		RejectedTotal: s.rejectedTotal.Load(), RejectedPerIP: s.rejectedPerIP.Load(), AcceptErrors: s.acceptErrors.Load(),
+		RejectedListener: s.rejectedOwn.Load(), Paced: s.paced.Load(),
 		Conns: s.conns.Load(),
 	}
 	for _, l := range s.loops {
 		st.Opened += l.stats.opened.Load()
 		st.Closed += l.stats.closed.Load()
 		st.IdleClosed += l.stats.idleClosed.Load()
+		st.Handshakes += l.stats.handshakes.Load()
+		st.HandshakeFailures += l.stats.handshakeFailures.Load()
 		st.BadFrames += l.stats.badFrames.Load()
 		st.Panics += l.stats.panics.Load()
 		st.Pauses += l.stats.pauses.Load()

@@ -82,12 +82,18 @@ func (l *Loop) turn(c *Conn) {
 		return
 	}
 	if !c.blocked {
-		if err := l.write(c); err != nil {
+		var err error
+		if c.sec == nil {
+			err = l.write(c)
+		} else {
+			err = l.writeSecure(c)
+		}
+		if err != nil {
 			c.Close(err)
 			return
 		}
 	}
-	if c.closing && c.head == nil {
+	if c.closing && c.head == nil && (c.sec == nil || c.sec.out == nil) {
 		c.finish()
 		return
 	}

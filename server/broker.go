@@ -199,6 +199,7 @@ func (b *Broker) openPorts() (err error) {
 		Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes), Space: b.space,
 	})
 	nc := netio.Config{
+		Handshakes: c.HandshakesMax, HandshakeTimeout: c.HandshakeTimeout,
 		Loops: c.Loops, MaxFrameBytes: c.SocketRequestMaxBytes, IdleMax: c.ConnectionsMaxIdle,
 		SendBufferBytes: int(c.SocketSendBuffer), RecvBufferBytes: int(c.SocketReceiveBuffer), Backlog: int(c.ListenBacklog),
 		PausePendingReplies: inflightPerConnMax, PausePendingBytes: unreadPerConnMax,
@@ -211,11 +212,18 @@ func (b *Broker) openPorts() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := b.net.SetLimits(limitsOf(c)); err != nil {
+		return err
+	}
 	b.topics.OnBrokerConfig(b.applyConfig)
 	b.ready.Listeners = make(map[string]string, len(c.Listeners))
 	var endpoints []api.Endpoint
 	for i, l := range c.Listeners {
-		addr, err := b.net.Listen(net.JoinHostPort(l.Host, fmt.Sprint(l.Port)), i)
+		secure, err := b.secureListener(l)
+		if err != nil {
+			return err
+		}
+		addr, err := b.net.ListenTLS(net.JoinHostPort(l.Host, fmt.Sprint(l.Port)), i, secure)
 		if err != nil {
 			return fmt.Errorf("listener %s: %w (is another broker running there?)", l.Name, err)
 		}
@@ -242,11 +250,7 @@ func (b *Broker) space() (total, usable int64, err error) {
 
 // applyConfig puts in force what can be altered in a running broker and is no topic's.
 func (b *Broker) applyConfig(c *config.Broker) {
-	perHost := make(map[string]int, len(c.ConnectionsPerHost))
-	for host, n := range c.ConnectionsPerHost {
-		perHost[host] = int(n)
-	}
-	if err := b.net.SetLimits(int(c.MaxConnections), int(c.MaxConnectionsPerIP), perHost); err != nil {
+	if err := b.net.SetLimits(limitsOf(c)); err != nil {
 		b.log.Error("the limits of connections stay as they were", "error", err)
 	}
 	b.engine.SetProducerExpiry(c.ProducerIDExpiration)

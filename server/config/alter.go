@@ -129,7 +129,7 @@ func (b *Broker) AlterBroker(own bool, current map[string]string, changes []Chan
 	if err := checkChanges(changes); err != nil {
 		return nil, err
 	}
-	next, err := apply(current, changes, BrokerKey)
+	next, err := apply(current, changes, dynamicKey)
 	if err != nil {
 		return nil, err
 	}
@@ -148,17 +148,18 @@ func (b *Broker) ReplaceBroker(own bool, changes []Change) (map[string]string, *
 // validateDynamic checks the whole of the dynamic settings of one kind.
 func (b *Broker) validateDynamic(own bool, settings map[string]string) *Error {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		k := BrokerKey(name)
+		k := dynamicKey(name)
 		if k == nil {
 			if k := listenerKey(name); k != nil && k.Class != Ignored {
 				return &Error{CodeInvalidRequest, name, "values for one listener alone are not built yet: " + name}
 			}
 			continue // Apache keeps unknown keys, for plug-ins
 		}
-		if err := k.checkDynamic(settings[name]); err != nil {
+		clusterWide := own || k.Update != PerBroker
+		if err := k.checkDynamic(settings[name]); err != nil && (clusterWide || k.Class != Effective) {
 			return err
 		}
-		if !own && k.Update == PerBroker {
+		if !clusterWide {
 			return &Error{CodeInvalidRequest, name, "Cannot update these configs at default cluster level, broker id must be specified: Set(" + name + ")"}
 		}
 	}
@@ -187,7 +188,7 @@ func (k *Key) checkDynamic(raw string) *Error {
 	case k.Class == NotBuilt && !k.isDefault(v):
 		return &Error{CodeInvalidRequest, k.Name, fmt.Sprintf("Invalid value %s for configuration %s: %s", shown(k, v.text), k.Name, k.Reason)}
 	case k.Class == Effective && k.Update == PerBroker:
-		// The listeners: nobody opens or closes one in a running broker.
+		// The listeners and their TLS: nobody opens or closes one in a running broker. Key stores that change on disk are read anew.
 		return &Error{CodeInvalidRequest, k.Name, k.Name + " cannot be changed while kaas runs"}
 	}
 	return nil

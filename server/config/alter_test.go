@@ -74,10 +74,15 @@ func TestAlterBroker(t *testing.T) {
 		{false, "log.retention.ms", "abc", 42, "Invalid value abc for configuration log.retention.ms: Not a number of type LONG"},
 		{false, "log.retention.ms", "0", 42, "log retention must be -1 (no limit) or at least 1 ms"},
 		{false, "log.cleaner.max.compaction.lag.ms", "49", 42, "it must not be above log.cleaner.max.compaction.lag.ms (49)"},
-		{true, "max.connection.creation.rate", "5", 42, "Invalid value 5 for configuration max.connection.creation.rate: quotas are not built yet"},
+		{true, "max.connection.creation.rate", "5", 0, ""},
+		{true, "quota.window.num", "5", 42, "Cannot update these configs dynamically: Set(quota.window.num)"},
+		{true, "listener.name.a.max.connections", "5", 0, ""},
+		{false, "listener.name.a.max.connection.creation.rate", "5", 0, ""},
+		{false, "listener.name.a.max.connections", "-1", 42, "Invalid value -1 for configuration max.connections: Value must be at least 0"},
 		{true, "listeners", "PLAINTEXT://:1", 42, "listeners cannot be changed while kaas runs"},
-		{true, "ssl.keystore.password", "secret", 42, "Invalid value [hidden] for configuration ssl.keystore.password: " + mustKey("ssl.keystore.password").Reason},
-		{true, "listener.name.a.ssl.keystore.location", "x", 42, "values for one listener alone are not built yet: listener.name.a.ssl.keystore.location"},
+		{true, "ssl.keystore.password", "secret", 42, "ssl.keystore.password cannot be changed while kaas runs"},
+		{true, "listener.name.a.ssl.keystore.location", "x", 42, "ssl.keystore.location cannot be changed while kaas runs"},
+		{true, "listener.name.a.connections.max.reauth.ms", "x", 42, "values for one listener alone are not built yet: listener.name.a.connections.max.reauth.ms"},
 		{false, "ssl.client.auth", "none", 42, "Cannot update these configs at default cluster level, broker id must be specified: Set(ssl.client.auth)"},
 	} {
 		got, err := b.AlterBroker(c.own, map[string]string{"background.threads": "4"}, []Change{{Name: c.key, Value: c.text}})

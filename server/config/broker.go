@@ -15,9 +15,11 @@ import (
 type Broker struct {
 	// Listeners are those to open, in the order given, at least one.
 	Listeners []Listener
-	NodeID    int32
-	Rack      string // "" for none
-	DataDir   string // as given; may be relative
+	// InterBroker is the name of the listener between brokers; none need have it.
+	InterBroker string
+	NodeID      int32
+	Rack        string // "" for none
+	DataDir     string // as given; may be relative
 	// GroupCommit: acks=all waits for a disk sync (kaas.durability).
 	GroupCommit bool
 	// Memory: logs are kept in memory only (kaas.storage).
@@ -44,6 +46,9 @@ type Broker struct {
 
 	ConnectionsMaxIdle     time.Duration // 0: never closed
 	MaxConnections         int32
+	ConnectionCreationRate int32 // per second
+	HandshakeTimeout       time.Duration
+	HandshakesMax          int
 	MaxConnectionsPerIP    int32
 	ConnectionsPerHost     map[string]int32 // exceptions to it, by host as written; read only
 	SocketRequestMaxBytes  int32
@@ -63,6 +68,7 @@ type Broker struct {
 	static   map[string]string // from the file and the command line
 	all, own map[string]string // dynamic: of all brokers, of this one
 	unknown  [2]map[string]string
+	origins  map[string]Setting // of static
 	hostname func() (string, error)
 	topic    Topic // of a topic without settings of its own
 }
@@ -230,6 +236,8 @@ func (b *Broker) derive() {
 	b.NumPartitions, b.DefaultReplicationFactor = int32(b.Int("num.partitions")), int32(b.Int("default.replication.factor"))
 	b.ConnectionsMaxIdle = max(0, millis(b.Int("connections.max.idle.ms")))
 	b.MaxConnections, b.MaxConnectionsPerIP = int32(b.Int("max.connections")), int32(b.Int("max.connections.per.ip"))
+	b.ConnectionCreationRate, b.HandshakesMax = int32(b.Int("max.connection.creation.rate")), int(b.Int("kaas.tls.handshakes.max"))
+	b.HandshakeTimeout = millis(b.Int("kaas.tls.handshake.timeout.ms"))
 	b.ConnectionsPerHost, _ = parsePerHost(b.Text("max.connections.per.ip.overrides"))
 	b.SocketRequestMaxBytes, b.ListenBacklog = int32(b.Int("socket.request.max.bytes")), int32(b.Int("socket.listen.backlog.size"))
 	b.SocketSendBuffer, b.SocketReceiveBuffer = int32(b.Int("socket.send.buffer.bytes")), int32(b.Int("socket.receive.buffer.bytes"))
@@ -278,7 +286,7 @@ func (b *Broker) WithDynamic(all, own map[string]string) (*Broker, []*Error) {
 func usable(given map[string]string, bad *[]*Error) (known, unknown map[string]string) {
 	known, unknown = maps.Clone(given), map[string]string{}
 	for key, raw := range given {
-		k := BrokerKey(key)
+		k := dynamicKey(key)
 		switch {
 		case k == nil:
 			unknown[key] = raw

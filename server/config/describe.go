@@ -188,10 +188,11 @@ func (b *Broker) DescribeBroker(names []string) []Entry {
 		}
 		out = append(out, b.brokerEntry(k, b.synonyms(k.Name)))
 	}
-	for name := range b.static {
-		if k := listenerKey(name); k != nil && (names == nil || slices.Contains(names, name)) {
-			e := Entry{Name: name, Value: b.static[name], Source: SourceStatic, ReadOnly: true, Type: k.Type, Doc: k.Help}
-			out = append(out, e.hide(k.Sensitive()))
+	for _, from := range b.sources() { // a stronger one is first, and stays
+		for name := range from.values {
+			if k := listenerKey(name); k != nil && (names == nil || slices.Contains(names, name)) {
+				out = append(out, b.listenerEntry(k, name))
+			}
 		}
 	}
 	out = append(out, b.unknownEntries(b.unknown[1], SourceDynamicBroker, names)...)
@@ -208,7 +209,11 @@ func (b *Broker) DescribeDefaults(names []string) []Entry {
 		if names != nil && !slices.Contains(names, name) {
 			continue
 		}
-		k := mustKey(name)
+		k := BrokerKey(name)
+		if k == nil {
+			out = append(out, b.listenerEntry(listenerKey(name), name))
+			continue
+		}
 		synonyms := slices.DeleteFunc(b.synonyms(name), func(n Named) bool { return n.Source != SourceDynamicDefault })
 		e := b.brokerEntry(k, synonyms)
 		if !e.Sensitive {
@@ -233,6 +238,22 @@ func (b *Broker) brokerEntry(k *Key, synonyms []Named) Entry {
 			e.Value, e.Null = k.Default, k.NoDefault
 		}
 	}
+	return e.hide(k.Sensitive())
+}
+
+// listenerEntry shows listener.name.NAME.KEY, where k is the row of KEY.
+func (b *Broker) listenerEntry(k *Key, name string) Entry {
+	e := Entry{Name: name, Type: k.Type, Doc: k.Help, ReadOnly: !k.ownPerListener() || k.Update == ReadOnly}
+	for _, from := range b.sources() {
+		if raw, ok := from.values[name]; ok {
+			n := Named{Name: name, Value: k.display(raw), Source: from.source}
+			if k.Sensitive() {
+				n.Value, n.Null = "", true
+			}
+			e.Synonyms = append(e.Synonyms, n)
+		}
+	}
+	e.Value, e.Source = e.Synonyms[0].Value, e.Synonyms[0].Source
 	return e.hide(k.Sensitive())
 }
 

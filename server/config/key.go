@@ -142,6 +142,17 @@ func listenerKey(name string) *Key {
 	}
 }
 
+// dynamicKey is the row of a key that may be altered while the broker runs, for all listeners or one; nil if there is none.
+func dynamicKey(name string) *Key {
+	if k := BrokerKey(name); k != nil {
+		return k
+	}
+	if k := listenerKey(name); k != nil && k.ownPerListener() {
+		return k
+	}
+	return nil
+}
+
 // nearest returns the broker key with the smallest edit distance to name, or ""
 // when none is near enough to be what was meant.
 func nearest(name string) string {

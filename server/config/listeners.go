@@ -15,7 +15,7 @@ type Listener struct {
 	Port           uint16 // 0: any free port
 	AdvertisedHost string // never ""
 	AdvertisedPort uint16 // 0: the port that Port became
-	Protocol       string // PLAINTEXT
+	Protocol       string // PLAINTEXT or SSL
 }
 
 // listenerError names the key that is at fault.
@@ -98,9 +98,9 @@ func (b *Broker) parseListeners() ([]Listener, error) {
 		switch {
 		case !ok:
 			return nil, &listenerError{"listener.security.protocol.map", "no security protocol for listener " + e.name}
-		case protocol != "PLAINTEXT":
+		case protocol != "PLAINTEXT" && protocol != "SSL":
 			return nil, &listenerError{"listener.security.protocol.map", fmt.Sprintf(
-				"listener %s is %s: %s", e.name, protocol, BrokerKey("security.inter.broker.protocol").Reason)}
+				"listener %s is %s: %s", e.name, protocol, BrokerKey("sasl.enabled.mechanisms").Reason)}
 		}
 		for _, o := range out {
 			if o.Port != 0 && o.Port == e.port && (o.Host == e.host || o.Host == "" || e.host == "") {

@@ -2,7 +2,9 @@ package config
 
 import (
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -39,9 +41,16 @@ func TestListenerErrors(t *testing.T) {
 		{"listeners=PLAINTEXT://h:1,B://:1\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
 			"test.properties:1: listeners=PLAINTEXT://h:1,B://:1: PLAINTEXT and B share port 1"},
 		{"listeners=X://h:1", "listener.security.protocol.map: no security protocol for listener X"},
-		{"listeners=SSL://h:1", "listener.security.protocol.map: listener SSL is SSL: authentication, encryption and authorization are not built yet, and nothing may fall open"},
+		{"listeners=SASL_SSL://h:1", "listener.security.protocol.map: listener SASL_SSL is SASL_SSL: authentication and authorization are not built yet, and nothing may fall open"},
+		{"security.inter.broker.protocol=SASL_PLAINTEXT", "test.properties:1: security.inter.broker.protocol=SASL_PLAINTEXT: SASL_PLAINTEXT: authentication and authorization are not built yet, and nothing may fall open"},
+		{"inter.broker.listener.name=X", "test.properties:1: inter.broker.listener.name=X: X is not in listeners"},
+		{"security.inter.broker.protocol=SSL\ninter.broker.listener.name=PLAINTEXT",
+			"test.properties:2: inter.broker.listener.name=PLAINTEXT: it cannot be set together with security.inter.broker.protocol"},
+		{"listener.name.ssl.max.connections=5", "test.properties:1: listener.name.ssl.max.connections=5: no listener has this name; in keys it stands in lower case (listeners: plaintext)"},
+		{"listener.name.PLAINTEXT.ssl.client.auth=required",
+			"test.properties:1: listener.name.PLAINTEXT.ssl.client.auth=required: no listener has this name; in keys it stands in lower case (listeners: plaintext)"},
 		{"listeners=X://h:1\nlistener.security.protocol.map=X:SASL_SSL",
-			"test.properties:2: listener.security.protocol.map=X:SASL_SSL: listener X is SASL_SSL: authentication, encryption and authorization are not built yet, and nothing may fall open"},
+			"test.properties:2: listener.security.protocol.map=X:SASL_SSL: listener X is SASL_SSL: authentication and authorization are not built yet, and nothing may fall open"},
 		{"listener.security.protocol.map=X:TLS",
 			`test.properties:1: listener.security.protocol.map=X:TLS: "X:TLS" is not NAME:PROTOCOL with a protocol of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL`},
 		{"listener.security.protocol.map=X:SSL,x:SSL", "test.properties:1: listener.security.protocol.map=X:SSL,x:SSL: X stands there twice"},
@@ -68,5 +77,57 @@ func TestListenersValue(t *testing.T) {
 		if got := ListenersValue(arg); got != want {
 			t.Errorf("%s gives %s, want %s", arg, got, want)
 		}
+	}
+}
+
+func TestListenerKeys(t *testing.T) {
+	b := mustLoad(t, "listeners=IN://h:1,OUT://h:2\nlistener.security.protocol.map=IN:PLAINTEXT,OUT:SSL\ninter.broker.listener.name=in\n"+
+		"listener.name.out.ssl.cipher.suites=A,B\nssl.cipher.suites=C\nlistener.name.out.max.connections=7\nlistener.name.out.ssl.key.password=secret")
+	if b.InterBroker != "IN" || b.Listeners[1].Protocol != "SSL" {
+		t.Errorf("between brokers %s, listeners %+v", b.InterBroker, b.Listeners)
+	}
+	if got := b.ListenerText("IN", "ssl.cipher.suites") + " " + strings.Join(b.ListenerList("OUT", "ssl.cipher.suites"), "+"); got != "C A+B" {
+		t.Errorf("cipher suites are %s", got)
+	}
+	dynamic, bad := b.WithDynamic(map[string]string{"listener.name.out.max.connections": "8", "listener.name.in.max.connections": "x"},
+		map[string]string{"listener.name.in.max.connection.creation.rate": "9"})
+	if len(bad) != 1 || bad[0].Key != "max.connections" {
+		t.Errorf("refused: %v", bad)
+	}
+	for _, c := range []struct {
+		b             *Broker
+		listener, key string
+		want          int64
+		own           bool
+	}{
+		{b, "OUT", "max.connections", 7, true}, {b, "IN", "max.connections", 0, false}, {dynamic, "OUT", "max.connections", 8, true},
+		{dynamic, "IN", "max.connections", 0, false}, {dynamic, "IN", "max.connection.creation.rate", 9, true},
+	} {
+		if n, own := c.b.ListenerOwnInt(c.listener, c.key); n != c.want || own != c.own {
+			t.Errorf("%s of %s: got %d %v, want %d %v", c.key, c.listener, n, own, c.want, c.own)
+		}
+	}
+	names := []string{"listener.name.out.max.connections", "listener.name.out.ssl.key.password"}
+	want := []Entry{
+		{Name: names[0], Value: "8", Source: SourceDynamicDefault, Type: TypeInt, Doc: mustKey("max.connections").Help,
+			Synonyms: []Named{{names[0], "8", false, SourceDynamicDefault}, {names[0], "7", false, SourceStatic}}},
+		{Name: names[1], Null: true, Sensitive: true, Source: SourceStatic, Type: TypePassword, Doc: mustKey("ssl.key.password").Help,
+			Synonyms: []Named{{names[1], "", true, SourceStatic}}},
+	}
+	if got := dynamic.DescribeBroker(names); !reflect.DeepEqual(got, want) {
+		t.Errorf("described\n got %+v\nwant %+v", got, want)
+	}
+	if got := dynamic.DescribeDefaults(nil); len(got) != 1 || got[0].Name != names[0] {
+		t.Errorf("defaults are %+v", got)
+	}
+	for _, c := range []struct{ listener, want string }{
+		{"OUT", "test.properties:4: listener.name.out.ssl.cipher.suites=A,B: bad"}, {"IN", "test.properties:5: ssl.cipher.suites=C: bad"},
+	} {
+		if err := b.ListenerFault(c.listener, "bad", "ssl.protocol", "ssl.cipher.suites"); err.Error() != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+	if err := b.ListenerFault("OUT", "wrong", "ssl.key.password"); err.Error() != "test.properties:7: listener.name.out.ssl.key.password=[hidden]: wrong" {
+		t.Error(err)
 	}
 }

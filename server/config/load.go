@@ -76,6 +76,7 @@ func Load(o Options) (*Broker, error) {
 	}
 	l.take(o.Settings)
 	l.finish()
+	l.b.origins = l.origins
 	if len(l.problems) > 0 {
 		return nil, &LoadError{l.problems}
 	}
@@ -138,7 +139,7 @@ func (l *loader) accept(s Setting) bool {
 	case k.Class == NotBuilt:
 		l.refuse(s, shown(k, s.Value), k.Reason+"; only the default ("+k.defaultText()+") is accepted")
 		return false
-	case perListener:
+	case perListener && !k.ownPerListener():
 		l.refuse(s, shown(k, s.Value), "values for one listener alone are not built yet; set "+k.Name)
 		return false
 	}
@@ -185,16 +186,25 @@ func (l *loader) finish() {
 	}
 	listeners, err := b.parseListeners()
 	if err != nil {
-		var bad *listenerError
-		if errors.As(err, &bad) {
-			l.fault(bad.text, bad.key)
-			return
-		}
-		l.fault(err.Error(), "listeners")
+		l.listenerFault(err)
 		return
 	}
 	b.Listeners = listeners
+	if b.InterBroker, err = b.interBroker(listeners); err != nil {
+		l.listenerFault(err)
+	}
+	l.checkListenerKeys()
 	b.derive()
+}
+
+// listenerFault adds what is wrong with the listeners.
+func (l *loader) listenerFault(err error) {
+	var bad *listenerError
+	if errors.As(err, &bad) {
+		l.fault(bad.text, bad.key)
+		return
+	}
+	l.fault(err.Error(), "listeners")
 }
 
 // finishIdentity makes node.id and broker.id the same, as Apache does.
