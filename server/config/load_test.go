@@ -104,7 +104,7 @@ kaas.tls.handshakes.max=24`)
 	want := Broker{NodeID: 7, Rack: "r1", DataDir: "/data/kaas", Memory: true, MemoryMaxBytes: 2 << 20, MemoryRefuse: true,
 		FullBatchValidation: true, InflightMaxBytes: 3 << 20, Loops: 5, OpenFilesMax: 99, CommitJournalBytes: 77, CommitThreads: 3, RecoveryThreads: 6,
 		MetricsListen: "h:0", Pprof: true,
-		NumPartitions: 8, DefaultReplicationFactor: 2, MaxConnections: 10, MaxConnectionsPerIP: 9, ConnectionCreationRate: 22, HandshakeTimeout: 23 * time.Millisecond, HandshakesMax: 24, InterBroker: "PLAINTEXT", ConnectionsPerHost:    map[string]int32{"h": 1},
+		NumPartitions: 8, DefaultReplicationFactor: 2, MaxConnections: 10, MaxConnectionsPerIP: 9, ConnectionCreationRate: 22, HandshakeTimeout: 23 * time.Millisecond, HandshakesMax: 24, InterBroker: "PLAINTEXT", ConnectionsPerHost: map[string]int32{"h": 1},
 		SocketRequestMaxBytes: 11, SocketSendBuffer: -1, SocketReceiveBuffer: 13, ListenBacklog: 14, FetchMaxBytes: 2048, FetchSessionSlots: 15,
 		RetentionCheckInterval: 16 * time.Millisecond, ProducerIDExpiration: 17 * time.Millisecond,
 		OffsetsTopic: InternalTopic{18, 2, 19, 2}, TransactionTopic: InternalTopic{20, 3, 21, 2}}
