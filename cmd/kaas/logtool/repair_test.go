@@ -494,7 +494,7 @@ func TestRepairInterrupted(t *testing.T) {
 	write(t, dir, logFile+".cleaned", []byte("x"))
 	before := tree(t, harmed)
 	reached := false
-	for n := 1; ; n += 1 + n/8 { // of early operations each, then a sample
+	for n := 1; ; n += 1 + n/3 { // of early operations each, then a sample
 		data := filepath.Join(t.TempDir(), "data")
 		if err := os.CopyFS(data, os.DirFS(harmed)); err != nil {
 			t.Fatal(err)
