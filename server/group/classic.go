@@ -153,9 +153,9 @@ func (c *classic) count(m *member, n int) {
 	}
 }
 
-// common says whether all members can do a protocol.
+// common says whether all members can do a protocol. Nobody can do anything: all may have left while the first ones are waited for.
 func (c *classic) common(p name) bool {
-	return slices.ContainsFunc(c.names, func(v vote) bool { return v.name == p && v.count == len(c.members) })
+	return len(c.members) == 0 || slices.ContainsFunc(c.names, func(v vote) bool { return v.name == p && v.count == len(c.members) })
 }
 
 // supports says whether a member with this offer may come in (23).

@@ -210,13 +210,16 @@ type answer[M any, P interface {
 	t       testing.TB
 	version int16
 	p       P
+	told    func(P) // if not nil, called with the reply when it comes
 }
 
 func (a *answer[M, P]) take(p P) {
 	if a.p != nil {
 		a.t.Fatalf("answered twice: %+v, then %+v", a.p, p)
 	}
-	a.p, _ = over[M, P](a.t, p, a.version)
+	if a.p, _ = over[M, P](a.t, p, a.version); a.told != nil {
+		a.told(a.p)
+	}
 }
 
 // got is the reply, which must be there.
@@ -251,6 +254,7 @@ type joiner struct {
 	offer               []string
 	metadata            string
 	client              string
+	told                func(*api.JoinGroupResponse)
 }
 
 const (
@@ -299,7 +303,7 @@ func (f *fake) join(j joiner) *joinAnswer {
 	if j.client == "" {
 		j.client = "c"
 	}
-	a := &joinAnswer{t: f.t, version: version}
+	a := &joinAnswer{t: f.t, version: version, told: j.told}
 	q, spoil := over(f.t, q, version)
 	f.run(f.s.Join(q, Client{ID: j.client, Host: "/127.0.0.1"}, version, f.now, a.take))
 	spoil()
@@ -336,9 +340,12 @@ func (f *fake) syncRaw(q *api.SyncGroupRequest) *syncAnswer {
 	return f.syncAt(q, version)
 }
 
-func (f *fake) syncAt(q *api.SyncGroupRequest, version int16) *syncAnswer {
+func (f *fake) syncAt(q *api.SyncGroupRequest, version int16, told ...func(*api.SyncGroupResponse)) *syncAnswer {
 	f.t.Helper()
 	a := &syncAnswer{t: f.t, version: version}
+	if len(told) > 0 {
+		a.told = told[0]
+	}
 	q, spoil := over(f.t, q, version)
 	f.run(f.s.Sync(q, version, f.now, a.take))
 	spoil()
@@ -459,3 +466,6 @@ func (f *fake) member1(group string) (id string) {
 	f.wantState(group, "Stable")
 	return id
 }
+
+// at sets the clock, in ms, without ringing anything.
+func (f *fake) at(ms int64) { f.now = time.UnixMilli(ms) }

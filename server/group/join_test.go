@@ -92,6 +92,20 @@ func TestInconsistentProtocol(t *testing.T) {
 	f.wantState("g", "Stable")
 }
 
+// While the first members are waited for all of them may leave; the next one is welcome.
+func TestJoinAfterAllLeft(t *testing.T) {
+	f := newFake(t)
+	f.cfg.InitialRebalanceDelay = time.Second
+	a := f.join(joiner{instance: "a"})
+	f.leave("g", identity("", "a"))
+	want(t, "left", a.got().ErrorCode, api.ErrUnknownMemberId)
+	b := f.join(joiner{instance: "b", offer: []string{"other"}})
+	want(t, "other type", f.join(joiner{instance: "c", kind: "connect"}).got().ErrorCode, api.ErrInconsistentGroupProtocol)
+	f.pass(time.Second)
+	want(t, "joined", b.got().ErrorCode, api.ErrNone)
+	want(t, "protocol", b.p.ProtocolName, wire.Some("other"))
+}
+
 // The protocol that most members prefer among those that all have.
 func TestProtocolVote(t *testing.T) {
 	f := newFake(t)

@@ -207,6 +207,7 @@ func (s *Shard) Closed(err error) {
 			continue
 		}
 		s.stopAll(c)
+		c.state = dead // so that writes under way, whose ends are told later, begin nothing
 		for _, m := range c.order {
 			if reply := m.joining; reply != nil {
 				m.joining = nil
