@@ -363,6 +363,11 @@ func TestValuesStrict(t *testing.T) {
 			t.Errorf("%s, parity: %v", c.name, err)
 		}
 	}
+}
+
+// An error leaves nothing of the value, and the borders are allowed.
+func TestValuesAfterErrors(t *testing.T) {
+	pair := func(a, b int64) []byte { return AppendNumber(AppendNumber(nil, a), b) }
 	var s Scope
 	if err := s.Decode(spaced(t, "00000001"+hexA+"00000000 00000000"), Strict); err != nil || len(s.Channels) != 1 {
 		t.Fatal(err)
@@ -370,13 +375,13 @@ func TestValuesStrict(t *testing.T) {
 	if err := s.Decode(spaced(t, "00000001"+hexA+"00000000 00000000 00"), Strict); err == nil || len(s.Channels)+len(s.Sinks) != 0 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if q, err := DecodeQueue(n(2, 1), Strict); err == nil || q != (Queue{}) {
+	if q, err := DecodeQueue(pair(2, 1), Strict); err == nil || q != (Queue{}) {
 		t.Error(q, err)
 	}
-	if m, err := DecodeMark(n(2, -1), Strict); err == nil || m != (Mark{}) {
+	if m, err := DecodeMark(pair(2, -1), Strict); err == nil || m != (Mark{}) {
 		t.Error(m, err)
 	}
-	if q, err := DecodeQueue(n(3, 3), Strict); err != nil || q != (Queue{3, 3}) {
+	if q, err := DecodeQueue(pair(3, 3), Strict); err != nil || q != (Queue{3, 3}) {
 		t.Error(q, err)
 	}
 }

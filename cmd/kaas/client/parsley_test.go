@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -168,33 +169,37 @@ func TestParsleyErrors(t *testing.T) {
 	}
 }
 
-// TestParsleyFromTopic: what a producer stamped is read back from a broker, with the names of topics.
-func TestParsleyFromTopic(t *testing.T) {
-	s := session{t, broker(t)}
+// stamped makes the topics orders, app-stage-state-changelog and app-stage-ticks with records that were stamped, were not, or
+// are corrupt, and returns the ids of the topics. frontier is the key in the changelog.
+func (s session) stamped() (ids map[string]uuid.UUID, frontier parsley.Key) {
+	s.t.Helper()
 	s.topic("orders", 3)
 	s.topic("app-stage-state-changelog", 1)
 	s.topic("app-stage-ticks", 1)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	defer cl.Close()
 	topics, err := kadm.NewClient(cl).ListTopics(context.Background())
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	orders := uuid.UUID(topics["orders"].ID)
+	ids = map[string]uuid.UUID{}
+	for name, d := range topics {
+		ids[name] = uuid.UUID(d.ID)
+	}
+	frontier = parsley.Key{Kind: parsley.KeyFrontier, Channel: parsley.Channel{Topic: ids["orders"], Partition: 2}}
 	stamp := parsley.Stamp{Tagged: true, Sender: uuid.MustParse(idS), Sequence: 4}
-	stamp.Clock.RaiseOffset(parsley.Channel{Topic: orders, Partition: 2}, 41)
+	stamp.Clock.RaiseOffset(frontier.Channel, 41)
 	stamp.Clock.RaiseSequence(parsley.SequenceKey{Channel: parsley.Channel{Topic: uuid.MustParse(idA), Partition: 7}, Sender: stamp.Sender}, 9)
 	headers := func(s *parsley.Stamp) (hs []kgo.RecordHeader) {
-		stamped, _ := s.AppendHeaders([]parsley.Header{{Key: "a", Value: []byte("1")}}, nil)
-		for _, h := range stamped {
+		all, _ := s.AppendHeaders([]parsley.Header{{Key: "a", Value: []byte("1")}}, nil)
+		for _, h := range all {
 			hs = append(hs, kgo.RecordHeader{Key: h.Key, Value: h.Value})
 		}
 		return hs
 	}
-	frontier := parsley.Key{Kind: parsley.KeyFrontier, Channel: parsley.Channel{Topic: orders, Partition: 2}}
 	for _, r := range []*kgo.Record{
 		{Topic: "orders", Partition: 2, Value: []byte("plain")},
 		{Topic: "orders", Partition: 2, Value: []byte("stamped"), Headers: headers(&stamp)},
@@ -206,52 +211,87 @@ func TestParsleyFromTopic(t *testing.T) {
 		{Topic: "app-stage-ticks", Key: parsley.AppendTickKey(nil, 3)},
 	} {
 		if err := cl.ProduceSync(context.Background(), r).FirstErr(); err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
 	}
-	id := wire.UUID(orders).String()
+	return ids, frontier
+}
+
+// object runs a command that must print this JSON object, given in the order of the names and without the timestamp of a record.
+func (s session) object(want string, args ...string) {
+	s.t.Helper()
+	code, out, errs := s.run("", append(args, "--json")...)
+	var o map[string]any
+	if err := json.Unmarshal([]byte(out), &o); code != cli.OK || err != nil {
+		s.t.Fatalf("code %d, %s, %s, %v", code, out, errs, err)
+	}
+	if _, ok := o["timestamp"].(float64); !ok && o["kind"] == "record" {
+		s.t.Errorf("no timestamp: %s", out)
+	}
+	delete(o, "timestamp")
+	if b, err := json.Marshal(o); string(b) != want || err != nil {
+		s.t.Errorf("%s, %v\nwant %s", b, err, want)
+	}
+}
+
+// TestParsleyFromTopic: what a producer stamped is read back from a broker, with the names of topics.
+func TestParsleyFromTopic(t *testing.T) {
+	s := session{t, broker(t)}
+	ids, frontier := s.stamped()
+	orders, changelog := wire.UUID(ids["orders"]).String(), "app-stage-state-changelog"
 	read := func(topic string, partition, offset int, more ...string) []string {
 		return append([]string{"parsley", "decode", "--topic", topic, "--partition", fmt.Sprint(partition), "--offset", fmt.Sprint(offset)}, more...)
-	}
-	got := func(want string, args ...string) {
-		t.Helper()
-		code, out, errs := s.run("", append(args, "--json")...)
-		var o map[string]any
-		if err := json.Unmarshal([]byte(out), &o); code != cli.OK || err != nil {
-			t.Fatalf("code %d, %s, %s, %v", code, out, errs, err)
-		}
-		if _, ok := o["timestamp"].(float64); !ok && o["kind"] == "record" {
-			t.Errorf("no timestamp: %s", out)
-		}
-		delete(o, "timestamp")
-		if b, _ := json.Marshal(o); string(b) != want { // in the order of the names
-			t.Errorf("%s\nwant %s", b, want)
-		}
 	}
 	at := func(offset int) string {
 		return fmt.Sprintf(`"kind":"record","offset":%d,"partition":2,`, offset)
 	}
-	named := `"topic":"orders","topicId":"` + id + `"}`
-	got(`{`+at(0)+`"stamp":null,`+named, read("orders", 2, 0)...)
-	got(`{"claims":[{"offset":41,"partition":2,"topic":"orders","topicId":"`+id+`","uuid":"`+orders.String()+`"},`+
+	named := `"topic":"orders","topicId":"` + orders + `"}`
+	s.object(`{`+at(0)+`"stamp":null,`+named, read("orders", 2, 0)...)
+	s.object(`{"claims":[{"offset":41,"partition":2,"topic":"orders","topicId":"`+orders+`","uuid":"`+ids["orders"].String()+`"},`+
 		`{"partition":7,"sender":"`+idS+`","sequence":9,"topicId":"AQIDBAUGBwgJCgsMDQ4PEA","uuid":"`+idA+`"}],`+
 		at(1)+`"sender":"`+idS+`","sequence":4,`+named, read("orders", 2, 1)...)
-	got(`{"claims":[],`+at(2)+named, read("orders", 2, 2)...)
+	s.object(`{"claims":[],`+at(2)+named, read("orders", 2, 2)...)
 	s.fails("", cli.Failed, "topic orders, partition 2, offset 3: parsley: corrupt clock: ends too early at byte 0", read("orders", 2, 3)...)
 	s.fails("", cli.Failed, "topic orders, partition 2: no record at offset 4: ", read("orders", 2, 4)...)
 	s.fails("", cli.Failed, "partition 2: offset 5 is out of range, it has 0 to 4", read("orders", 2, 5)...)
 	s.fails("", cli.Failed, "topic orders has no partition 3, but 3 partitions", read("orders", 3, 0)...)
 	s.fails("", cli.Failed, "topic none: UNKNOWN_TOPIC_OR_PARTITION", read("none", 0, 0)...)
 
-	entry := `{"key":"` + frontier.String() + `","kind":"store entry","of":"frontier",`
-	got(entry+`"offset":41,"partition":2,`+named, read("app-stage-state-changelog", 0, 0)...)
-	got(strings.Replace(entry, `{`, `{"deleted":true,`, 1)+`"partition":2,`+named, read("app-stage-state-changelog", 0, 1)...)
-	s.fails("", cli.Failed, "topic app-stage-state-changelog, partition 0, offset 2: parsley: corrupt store key: ", read("app-stage-state-changelog", 0, 2)...)
-	got(`{"kind":"record","offset":0,"partition":0,"stamp":null,"topic":"app-stage-state-changelog","topicId":"`+wire.UUID(topics["app-stage-state-changelog"].ID).String()+`"}`,
-		read("app-stage-state-changelog", 0, 0, "--as", "record")...)
-	got(`{"kind":"tick key","partition":3}`, read("app-stage-ticks", 0, 0, "--as", "tick")...)
+	entry := `"key":"` + frontier.String() + `","kind":"store entry","of":"frontier",`
+	s.object(`{`+entry+`"offset":41,"partition":2,`+named, read(changelog, 0, 0)...)
+	s.object(`{"deleted":true,`+entry+`"partition":2,`+named, read(changelog, 0, 1)...)
+	s.fails("", cli.Failed, "topic app-stage-state-changelog, partition 0, offset 2: parsley: corrupt store key: ", read(changelog, 0, 2)...)
+	s.object(`{"kind":"record","offset":0,"partition":0,"stamp":null,"topic":"app-stage-state-changelog","topicId":"`+wire.UUID(ids[changelog]).String()+`"}`,
+		read(changelog, 0, 0, "--as", "record")...)
+	s.object(`{"kind":"tick key","partition":3}`, read("app-stage-ticks", 0, 0, "--as", "tick")...)
 	s.fails("", cli.Failed, "corrupt store key", read("app-stage-ticks", 0, 0, "--as", "entry")...)
-	if name := parsley.StateChangelog("app", "stage"); name != "app-stage-state-changelog" || !strings.HasSuffix(name, stateChangelog) {
+	if name := parsley.StateChangelog("app", "stage"); name != changelog || !strings.HasSuffix(name, stateChangelog) {
 		t.Error(name)
+	}
+}
+
+// The worked example of the page is what the command prints.
+func TestParsleyPage(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/parsley.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const prompt = "    $ kaas "
+	_, rest, ok := strings.Cut(string(page), prompt)
+	if !ok || strings.Contains(rest, prompt) {
+		t.Fatal("want one example")
+	}
+	command, rest, _ := strings.Cut(rest, "\n")
+	var want strings.Builder
+	for line := range strings.Lines(rest) {
+		text, indented := strings.CutPrefix(line, "    ")
+		if !indented && line != "\n" {
+			break
+		}
+		want.WriteString(text)
+	}
+	session{t: t}.want("", strings.TrimRight(want.String(), "\n")+"\n", strings.Fields(command)...)
+	if !strings.Contains(string(page), parsley.SenderID("bank", "welcome", 0).String()) {
+		t.Error("the sender of the example is not that of bank/welcome/0")
 	}
 }
