@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"kaas/engine/vfs"
 )
@@ -39,6 +40,7 @@ type journal struct {
 
 type journalEntry struct {
 	dirty    bool
+	failed   bool  // dirty, and went offline: what the page cache has of it need not be on the disk
 	recovery int64 // offset from which a dirty log is scanned
 	start    int64 // log start, 0: that of the first segment
 	// topic is the id of the topic that the log belongs to: an entry must not be taken for that of a later topic of the same name. Zero:
@@ -101,7 +103,12 @@ func openJournal(f vfs.FS, dir string) (*journal, error) {
 	if len(j.entries) == 0 {
 		return j, nil
 	}
-	// After a kill neither these lines nor the directories of the logs in them need be durable: a log start is published from here.
+	// After a kill neither these lines nor the directories of the logs in them need be durable: a log start is published from here. They go
+	// to a new file, as a sync of this one may have failed before. A full disk has no room for that: then there was no such failure, as
+	// a rule.
+	if err := j.rewrite(); !errors.Is(err, syscall.ENOSPC) {
+		return j, err
+	}
 	if err := j.file.Sync(); err != nil {
 		return nil, err
 	}
@@ -137,7 +144,8 @@ func (j *journal) apply(line []byte) {
 	if err1 != nil || err2 != nil {
 		return
 	}
-	e := journalEntry{dirty: string(f[0]) == "dirty", recovery: recovery, start: start}
+	failed := string(f[0]) == "failed"
+	e := journalEntry{dirty: failed || string(f[0]) == "dirty", failed: failed, recovery: recovery, start: start}
 	if len(f) == 5 {
 		if n, err := base64.RawURLEncoding.Decode(e.topic[:], f[4][:min(len(f[4]), 22)]); err != nil || n != len(e.topic) {
 			return
@@ -157,7 +165,10 @@ func (j *journal) set(name string, e journalEntry) {
 
 func appendLine(b []byte, name string, e journalEntry) []byte {
 	state := "clean"
-	if e.dirty {
+	switch {
+	case e.failed:
+		state = "failed"
+	case e.dirty:
 		state = "dirty"
 	}
 	body := fmt.Sprintf("%s %s %d %d", state, name, e.recovery, e.start)

@@ -71,6 +71,7 @@ type loader struct {
 	damage           error // what a cut tail looked like
 	now              int64 // when the load began, in ms
 
+	failed   bool          // what is kept is written again: see Log.markFailed
 	progress func(n int64) // may be nil
 	untold   int64         // bytes scanned since it was told
 }
@@ -94,7 +95,7 @@ func (ld *loader) load() error {
 		l.e.journal.forget(l.name())
 		l.e.cleaner.forget(l)
 	}
-	ld.start = j.start
+	ld.start, ld.failed = j.start, j.failed
 	ld.scannedFrom = -1
 	ld.now = l.e.cfg.Clock().UnixMilli()
 	entries, err := ld.fs.ReadDir(ld.dir)
@@ -165,6 +166,11 @@ func (ld *loader) settle(dirty bool) error {
 		return nil
 	}
 	// What a killed process left may not be durable yet: data is (see keep), names are now. That of the directory is since Open.
+	if ld.failed {
+		if err := l.writeMetadata(); err != nil {
+			return err
+		}
+	}
 	if err := l.syncMetadata(); err != nil {
 		return err
 	}
@@ -335,6 +341,11 @@ func (ld *loader) keep(s *segment.Segment, res segment.ScanResult) error {
 	ld.segs = append(ld.segs, s)
 	if res.Torn {
 		ld.damage = res.Damage
+	}
+	if ld.failed {
+		if err := s.Rewrite(); err != nil {
+			return err
+		}
 	}
 	return s.Recovered()
 }

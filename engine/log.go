@@ -184,12 +184,25 @@ func (l *Log) fail(err error) {
 		return
 	}
 	if err != ErrDeleted && err != ErrClosed {
+		l.markFailed()
 		l.e.cfg.Logger.Error("log is offline", "log", l.name(), "error", err)
 		if l.e.cfg.OnFailure != nil {
 			l.e.cfg.OnFailure(l, err)
 		}
 	}
 	l.watch.notify(l)
+}
+
+// markFailed says so in the journal, for a start without a reboot: the kernel takes pages whose write-back failed for written, so that
+// a scan finds them and a sync of them succeeds, though they are not on the disk. It need not be durable: a reboot reads the disk.
+func (l *Log) markFailed() {
+	if l.e.cfg.Storage == Memory {
+		return
+	}
+	err := l.e.journal.update(l.name(), func(e *journalEntry) { e.failed = e.dirty && e.is(l.spec.TopicID) })
+	if err != nil && err != ErrClosed {
+		l.e.cfg.Logger.Error("the journal does not say that the log failed", "log", l.name(), "error", err)
+	}
 }
 
 // Offsets is a consistent snapshot, without waiting for anybody. All zero until the log is loaded.

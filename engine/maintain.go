@@ -395,7 +395,7 @@ func (l *Log) checkpointLocked() error {
 			return err
 		}
 	}
-	if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.recovery = false, 0 }); err != nil {
+	if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.failed, e.recovery = false, false, 0 }); err != nil {
 		return err
 	}
 	st.marked = false

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"kaas/engine/vfs"
 	"kaas/engine/vfs/crashfs"
 )
 
@@ -233,7 +236,7 @@ func (w *world) end() {
 
 // cut is called while an operation is in flight, by whatever goroutine makes it.
 func (w *world) cut(op crashfs.Op) {
-	if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Name, ".log") {
+	if op.Kind == crashfs.OpSync && (strings.HasSuffix(op.Name, ".log") || strings.Contains(op.Name, "/kaas.redo.")) {
 		w.passGate()
 	}
 	if w.failed.Load() {
@@ -247,14 +250,14 @@ func (w *world) cut(op crashfs.Op) {
 		w.model.logs[i].observe(l, w.durability)
 	}
 	c := &checker{model: w.model.clone(), durability: w.durability, epoch: int32(2*w.life + 1), now: w.now, rng: rng, kill: rng.IntN(5) == 0}
-	if w.failSyncs && w.faults.Fired() > 0 {
-		// Data whose sync failed may be in the page cache and not on the disk: a start after a kill cannot tell.
-		c.kill = false
-	}
 	what := "kill"
 	var image *crashfs.Disk
 	if c.kill {
 		image = w.disk.Clone()
+		if w.failSyncs && w.faults.Fired() > 0 && !failuresTold(image) {
+			w.mu.Unlock()
+			return // the kill came between a failed sync and the line that says so
+		}
 	} else {
 		kind := crashfs.RandomCut(rng)
 		if kind.Names == crashfs.Some { // FORMAT.md §7: names of a directory become durable in order
@@ -275,6 +278,26 @@ func (w *world) cut(op crashfs.Op) {
 	if err := c.image(image); err != nil {
 		w.fail("%s at operation %v: %v\nbounds %v", what, op, err, before)
 	}
+}
+
+// failuresTold reports that the journal says failed of every log with data whose sync failed: that data is in the page cache and not on
+// the disk.
+func failuresTold(image *crashfs.Disk) bool {
+	b, err := vfs.ReadFile(image, modelDir+"/"+journalName, journalMax)
+	if err != nil {
+		return false
+	}
+	j := journal{entries: map[string]journalEntry{}}
+	for line := range bytes.Lines(b) {
+		j.apply(bytes.TrimSuffix(line, []byte{'\n'}))
+	}
+	for _, name := range image.Lost() {
+		dir := path.Base(path.Dir(name))
+		if e := j.entries[dir]; IsPartitionDir(dir) && e.dirty && !e.failed {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *world) passGate() {

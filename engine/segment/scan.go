@@ -331,6 +331,31 @@ func (s *Segment) scanKeepingAborted(o ScanOptions) (ScanResult, error) {
 	return res, err
 }
 
+// Rewrite writes the data that a scan found to where it is, so that the next sync writes it to the disk whatever the kernel believes to be
+// there. Writer.
+func (s *Segment) Rewrite() error {
+	r, err := s.Acquire()
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	s.writes.Add(1)
+	defer s.writes.Add(1)
+	buf := scanBuffers.Get().(*[]byte)
+	defer scanBuffers.Put(buf)
+	for at, end := int64(0), s.size.Load(); at < end; {
+		b := (*buf)[:min(int64(len(*buf)), end-at)]
+		if n, err := r.file.ReadAt(b, at); n < len(b) {
+			return err
+		}
+		if _, err := r.file.WriteAt(b, at); err != nil {
+			return err
+		}
+		at += int64(len(b))
+	}
+	return nil
+}
+
 // Recovered makes durable what a scan found: what the process wrote before it died may be in the page cache only. The file
 // is cut to it first. Writer.
 func (s *Segment) Recovered() error {

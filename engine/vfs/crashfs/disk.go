@@ -386,6 +386,18 @@ func (d *Disk) Files(pattern string) (out []string) {
 	return out
 }
 
+// Lost lists the files, with their whole names, that have changes whose sync failed: readers see them, and no sync makes them durable.
+func (d *Disk) Lost() (out []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.root.walk("", func(name string, n *node) {
+		if slices.ContainsFunc(n.pending, func(c change) bool { return c.lost }) {
+			out = append(out, name)
+		}
+	})
+	return out
+}
+
 // Edit replaces the content of a file, durably and without an operation.
 func (d *Disk) Edit(name string, edit func([]byte) []byte) error {
 	d.mu.Lock()
