@@ -14,9 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -355,9 +353,6 @@ func (e *Engine) Remove(l *Log) {
 	l.remove()
 }
 
-// deleteSuffix ends the names of directories that are being removed.
-const deleteSuffix = "-delete"
-
 // RemoveStray is called at start: directories of partitions that known does not know, and what was left of removals, are
 // removed in the background. Only names that a partition can have are touched. Logs may be opened and written to meanwhile.
 func (e *Engine) RemoveStray(known func(dir string) bool) {
@@ -380,26 +375,12 @@ func (e *Engine) removeStray(name string, known func(dir string) bool) {
 	switch {
 	case known(name):
 	case strings.HasSuffix(name, deleteSuffix):
-		e.reap(dir, 0)
+		e.reap(dir, nil, 0)
 	case IsPartitionDir(name):
 		e.cfg.Logger.Info("removing a directory that no topic owns", "dir", name)
-		e.setAside(dir, 0)
+		e.setAside(dir, nil, 0)
 		e.journal.forget(name)
 	}
-}
-
-// later runs f in the background once delayMs have passed; not at all if the engine is closed before: the next start finds what there
-// is to remove. Memory does not wait: it would be held meanwhile.
-func (e *Engine) later(delayMs int64, f func()) {
-	if delayMs <= 0 || e.cfg.Storage == Memory {
-		e.reaper.run(f)
-		return
-	}
-	time.AfterFunc(time.Duration(min(delayMs, math.MaxInt64/int64(time.Millisecond)))*time.Millisecond, func() {
-		if !e.closed.Load() {
-			e.reaper.run(f)
-		}
-	})
 }
 
 // seal has the rolled segments of a log sealed in the background.
@@ -411,38 +392,6 @@ func (e *Engine) seal(l *Log) {
 	time.AfterFunc(e.cfg.SealDelay, func() {
 		if !e.closed.Load() { // a close seals what is left
 			e.Go(l.sealRolled)
-		}
-	})
-}
-
-// setAside renames a directory so that its name is free at once, and removes it in the background.
-func (e *Engine) setAside(dir string, delayMs int64) {
-	to := dir + "." + randomHex() + deleteSuffix
-	err := e.cfg.FS.Rename(dir, to)
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	if err != nil {
-		e.cfg.Logger.Error("directory could not be set aside for removal", "dir", dir, "error", err)
-		return
-	}
-	e.reap(to, delayMs)
-}
-
-// reap removes a directory and the files in it.
-func (e *Engine) reap(dir string, delayMs int64) {
-	e.later(delayMs, func() {
-		entries, err := e.cfg.FS.ReadDir(dir)
-		for _, f := range entries {
-			if err == nil {
-				err = e.cfg.FS.Remove(dir + "/" + f.Name)
-			}
-		}
-		if err == nil {
-			err = e.cfg.FS.Remove(dir)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			e.cfg.Logger.Warn("directory could not be removed", "dir", dir, "error", err)
 		}
 	})
 }

@@ -54,7 +54,20 @@ func (l *Log) loadLocked(progress func(n int64)) error {
 	l.pub.write(m)
 	l.pub.mu.Unlock()
 	l.loaded.Store(true)
+	ld.shred()
 	return nil
+}
+
+// shred has the bytes of files go that are no longer part of the log, once that is durable: a segment that came back cut would be damage.
+func (ld *loader) shred() {
+	if len(ld.gone) == 0 {
+		return
+	}
+	if err := ld.fs.SyncDir(ld.dir); err != nil {
+		ld.l.e.cfg.Logger.Warn("files could not be removed", "log", ld.l.name(), "error", err)
+		return
+	}
+	ld.l.shredLater(ld.gone, nil, 0)
 }
 
 // loader is one load.
@@ -67,9 +80,10 @@ type loader struct {
 	start int64
 
 	bases, snapshots []int64
-	scannedFrom      int64 // offset from which segments were scanned, -1: none was
-	damage           error // what a cut tail looked like
-	now              int64 // when the load began, in ms
+	scannedFrom      int64    // offset from which segments were scanned, -1: none was
+	gone             []string // files whose bytes are to go in the background
+	damage           error    // what a cut tail looked like
+	now              int64    // when the load began, in ms
 
 	failed   bool          // what is kept is written again: see Log.markFailed
 	progress func(n int64) // may be nil
@@ -228,12 +242,13 @@ func (ld *loader) disown(o owner, dirty bool) {
 	} else {
 		l.e.cfg.Logger.Warn("the power went before anything in the directory was durable, setting it aside", "log", l.name())
 	}
-	l.e.setAside(ld.dir, 0)
+	l.e.setAside(ld.dir, nil, 0)
 	ld.st.end, ld.st.marked = ld.start, dirty
 	ld.st.epochs.assign(l.spec.LeaderEpoch, ld.st.end)
 }
 
-// sortFiles collects segments and snapshots, and removes what a crash left: temporary files, indexes without a log.
+// sortFiles collects segments and snapshots, and removes what a crash left: temporary files, indexes without a log. Files that were being
+// removed are for the background.
 func (ld *loader) sortFiles(entries []vfs.DirEntry) error {
 	logs := map[int64]bool{}
 	for _, d := range entries {
@@ -247,7 +262,9 @@ func (ld *loader) sortFiles(entries []vfs.DirEntry) error {
 		switch {
 		case ok && suffix == segment.SnapshotSuffix:
 			ld.snapshots = append(ld.snapshots, base)
-		case ok && suffix != segment.LogSuffix && !logs[base], strings.HasSuffix(d.Name, ".tmp"), strings.HasSuffix(d.Name, ".deleted"):
+		case strings.HasSuffix(d.Name, deletedSuffix):
+			ld.gone = append(ld.gone, d.Name)
+		case ok && suffix != segment.LogSuffix && !logs[base], strings.HasSuffix(d.Name, ".tmp"):
 			if err := ld.fs.Remove(ld.dir + "/" + d.Name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -277,7 +294,7 @@ func (ld *loader) openSegments(recovery int64) error {
 			}
 			if ld.bases[i+1] > ld.start { // otherwise it is behind the log start and retention takes it
 				ld.segs = append(ld.segs, s)
-			} else if err := s.Remove(); err != nil {
+			} else if err := ld.discard(s); err != nil {
 				return err
 			}
 			continue
@@ -313,6 +330,15 @@ func (ld *loader) openSegments(recovery int64) error {
 		}
 	}
 	return nil
+}
+
+// discard takes a segment that is behind the log start out of the directory.
+func (ld *loader) discard(s *segment.Segment) error {
+	name, err := s.Discard()
+	if name != "" {
+		ld.gone = append(ld.gone, name)
+	}
+	return err
 }
 
 // scan verifies a segment, and takes its batches into account in the same pass: reading them again would cost as much.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -312,11 +312,13 @@ func TestRemove(t *testing.T) {
 		if e := f.append(n, spec{pid: 9, seq: 4}); e.BaseOffset != 0 || e.LogStart != 0 {
 			t.Errorf("first append of the new log: %+v", e)
 		}
-		f.e.reaper.wait()
-		entries, _ := os.ReadDir(f.cfg.Dir)
-		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), deleteSuffix) {
-				t.Errorf("%s was left", e.Name())
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // a sync that runs may have a file open
+			left, _ := filepath.Glob(f.cfg.Dir + "/*" + deleteSuffix)
+			if len(left) == 0 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%v was left", left)
 			}
 		}
 		f.kill()

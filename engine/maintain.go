@@ -219,34 +219,51 @@ func (l *Log) detach(start int64) []*segment.Segment {
 	return segs[:n]
 }
 
+// removeSegments takes the names of segments that are no longer in the list, and has their bytes go.
 func (l *Log) removeSegments(gone []*segment.Segment) {
-	l.pathMu.Lock()
-	defer l.pathMu.Unlock()
-	if l.Err() == ErrDeleted {
+	var names []string
+	err := l.inDir(func() (err error) {
+		names, err = l.dropSegments(gone)
+		return err
+	})
+	if err == ErrDeleted {
 		return // they went with the directory
 	}
-	first := (*l.segs.Load())[0].Base()
-	errs := []error{l.keepProducers(first)}
-	if errs[0] != nil {
-		gone = nil // the next start takes them
+	if err != nil {
+		l.e.cfg.Logger.Warn("segments could not be removed", "log", l.name(), "error", err)
 	}
+	l.shredLater(names, gone, 0)
+}
+
+// dropSegments is the part of removeSegments that needs the log's directory. It returns the names of what is to be shredded: they are durable.
+func (l *Log) dropSegments(gone []*segment.Segment) (names []string, err error) {
+	first := (*l.segs.Load())[0].Base()
+	if err := l.keepProducers(first); err != nil {
+		return nil, err // the next start takes them
+	}
+	var errs []error
 	for _, s := range gone {
-		errs = append(errs, s.Remove())
-		errs = append(errs, l.removeSnapshot(s.Base()))
+		name, err := s.Discard()
+		if name != "" {
+			names = append(names, name)
+		}
+		errs = append(errs, err, l.removeSnapshot(s.Base()))
 	}
 	if l.e.cfg.Storage == Memory {
-		return
+		return nil, errors.Join(errs...)
 	}
-	errs = append(errs, l.e.cfg.FS.SyncDir(l.dir()))
+	if err := l.e.cfg.FS.SyncDir(l.dir()); err != nil {
+		return nil, errors.Join(append(errs, err)...)
+	}
 	if err := errors.Join(errs...); err != nil {
-		l.e.cfg.Logger.Warn("segments could not be removed", "log", l.name(), "error", err)
-		return
+		return names, err
 	}
 	_ = l.e.journal.update(l.name(), func(e *journalEntry) {
 		if e.start <= first {
 			e.start = 0 // the files say it now
 		}
 	})
+	return names, nil
 }
 
 // keepProducers writes the snapshot at the base of the first segment that stays, if the seal that writes it is still to come: without it
@@ -482,14 +499,16 @@ func (l *Log) remove() {
 	defer l.mu.Unlock()
 	l.pathMu.Lock()
 	defer l.pathMu.Unlock()
+	var gone []*segment.Segment
 	if segs := l.segs.Load(); segs != nil {
-		for _, s := range *segs {
-			l.e.memory.Add(-s.Size())
-			s.Retire()
-		}
+		gone = *segs
+	}
+	for _, s := range gone {
+		l.e.memory.Add(-s.Size())
+		s.Retire()
 	}
 	if !l.spec.New || l.st.dirMade {
-		l.e.setAside(l.dir(), l.cfg.Load().FileDeleteDelayMs)
+		l.e.setAside(l.dir(), gone, l.cfg.Load().FileDeleteDelayMs)
 	}
 	l.e.journal.forget(l.name())
 	l.e.cleaner.forget(l)

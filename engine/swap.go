@@ -64,13 +64,21 @@ func (l *Log) swap(group []*segment.Segment, cleaned *segment.Segment, next int6
 	if err != nil {
 		return errors.Join(err, l.abandon(cleaned))
 	}
+	var old []string
 	for _, step := range []func() error{
 		func() error { return l.inDir(l.syncEntries) },
 		func() error { return l.publishSwap(group, cleaned) },
-		func() error { return l.removeSwapped(group, next) },
+		func() error { return l.removeSwapped(group, next, &old) },
 		func() error { return l.inDir(cleaned.AdvanceIndexes) },
 		func() error { return l.inDir(l.syncEntries) },
-		func() error { return l.inDir(cleaned.AdvanceLog) },
+		func() error {
+			return l.inDir(func() error {
+				if err := discardLog(group[0], &old); err != nil {
+					return err
+				}
+				return cleaned.AdvanceLog()
+			})
+		},
 		func() error { return l.inDir(l.syncEntries) },
 	} {
 		if err := step(); err != nil {
@@ -83,7 +91,17 @@ func (l *Log) swap(group []*segment.Segment, cleaned *segment.Segment, next int6
 		}
 	}
 	cleaned.Settle()
+	l.shredLater(old, group, 0)
 	return nil
+}
+
+// discardLog takes the name of a segment's log file away, and notes the one it has until it is removed.
+func discardLog(s *segment.Segment, old *[]string) error {
+	name, err := s.DiscardLog()
+	if name != "" {
+		*old = append(*old, name)
+	}
+	return err
 }
 
 // syncEntries makes the names in the log's directory durable. pathMu is held.
@@ -133,13 +151,15 @@ func (l *Log) replace(group []*segment.Segment, cleaned *segment.Segment) error 
 // removeSwapped removes the files of a group but those of its first segment, whose names the cleaned one takes over. next is
 // the offset after the last batch of that: up to there a start would remove them too. Of those after it, of which nothing
 // is left, the log files go one at a time, in order, each durably: what a later one replaced, or aborted, must not be left without it.
-func (l *Log) removeSwapped(group []*segment.Segment, next int64) error {
+func (l *Log) removeSwapped(group []*segment.Segment, next int64, old *[]string) error {
 	for _, s := range group[1:] {
 		err := l.inDir(func() error {
-			if s.Base() >= next {
-				if err := errors.Join(s.RemoveLog(), l.syncEntries()); err != nil {
-					return err
-				}
+			err := discardLog(s, old)
+			if err == nil && s.Base() >= next {
+				err = l.syncEntries()
+			}
+			if err != nil {
+				return err
 			}
 			return errors.Join(s.Remove(), l.removeSnapshot(s.Base()))
 		})

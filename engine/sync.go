@@ -243,7 +243,7 @@ func (l *Log) writeSnapshot(offset int64, b []byte) error {
 func (l *Log) makeDir() error {
 	fsys := l.e.cfg.FS
 	if l.spec.New {
-		l.e.setAside(l.dir(), 0)
+		l.e.setAside(l.dir(), nil, 0)
 	}
 	if err := fsys.MkdirAll(l.dir()); err != nil {
 		return err

@@ -42,8 +42,9 @@ func (f *Files) Maps() int64 { return f.maps.Load() }
 // FileRef is a counted reference to an open log file. The file is closed when the cache and all readers have let go, so a
 // slice that is being sent stays readable when its segment is deleted or its descriptor evicted meanwhile.
 type FileRef struct {
-	file vfs.File
-	refs atomic.Int32
+	file  vfs.File
+	refs  atomic.Int32
+	opens *atomic.Int32 // of the segment
 }
 
 func (r *FileRef) acquire() bool {
@@ -62,6 +63,7 @@ func (r *FileRef) acquire() bool {
 func (r *FileRef) Release() {
 	if n := r.refs.Add(-1); n == 0 {
 		r.file.Close() // nothing unsynced was written through it: see Files.admit
+		r.opens.Add(-1)
 	} else if n < 0 {
 		panic("BUG: file reference released twice")
 	}
@@ -100,7 +102,8 @@ var errRetired = fmt.Errorf("segment: removed: %w", fs.ErrNotExist)
 
 // hold makes file the segment's open file and returns a reference beside the cache's own. openMu is held.
 func (s *Segment) hold(file vfs.File) *FileRef {
-	r := &FileRef{file: file}
+	r := &FileRef{file: file, opens: &s.opens}
+	s.opens.Add(1)
 	r.refs.Store(2)
 	s.ref.Store(r)
 	s.used.Store(true)

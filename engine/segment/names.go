@@ -13,6 +13,7 @@ const (
 	TimeIndexSuffix = ".timeindex"
 	TxnIndexSuffix  = ".txnindex"
 	SnapshotSuffix  = ".snapshot"
+	DeletedSuffix   = ".deleted" // of a file that is being removed
 )
 
 // FileName is Kafka's name of a file: the base offset in 20 digits and a suffix.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,7 @@ type Segment struct {
 
 	stage  atomic.Int32            // of the files' names, see staged.go
 	pinned atomic.Pointer[FileRef] // the log file of a staged segment
+	opens  atomic.Int32            // open log files: more than one while readers hold those that the cache let go
 
 	zero zeroing
 }
@@ -390,11 +392,32 @@ func (s *Segment) Remove() error {
 	return first
 }
 
-// RemoveLog retires the segment and removes its log file: what is left is no segment.
-func (s *Segment) RemoveLog() error {
-	s.Retire()
-	return s.files.FS.Remove(s.path(LogSuffix))
+// Discard retires the segment and takes its names away. The log file is not unlinked, which takes long, but renamed: the caller removes what
+// has the name returned, once that is durable and the segment not InUse. No name, no file: there was none, or it was in memory.
+func (s *Segment) Discard() (name string, err error) {
+	name, err = s.DiscardLog()
+	return name, errors.Join(err, s.Remove())
 }
+
+// DiscardLog is Discard for the log file alone: what is left is no segment.
+func (s *Segment) DiscardLog() (name string, err error) {
+	s.Retire()
+	if s.files.memory {
+		return "", nil
+	}
+	name = fmt.Sprintf("%s.%08x%s", FileName(s.base, LogSuffix), rand.Uint32(), DeletedSuffix)
+	err = s.files.FS.Rename(s.path(LogSuffix), s.dir+"/"+name)
+	if err != nil {
+		name = ""
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return name, err
+}
+
+// InUse reports that the log file is open: somebody reads it, or may.
+func (s *Segment) InUse() bool { return s.opens.Load() > 0 }
 
 // Position is where a batch lies.
 type Position struct {
