@@ -17,6 +17,8 @@ import (
 	"kaas/netio"
 	"kaas/server/api"
 	"kaas/server/config"
+	"kaas/server/coordinator"
+	"kaas/server/group"
 	"kaas/server/logging"
 	"kaas/server/metrics"
 	"kaas/server/metrics/counters"
@@ -38,6 +40,7 @@ type Broker struct {
 	engine *engine.Engine
 	store  *state.Store
 	topics *topics.Registry
+	groups *coordinator.Runtime[*group.Shard]
 	api    *api.Service
 	net    *netio.Server
 	ready  Ready
@@ -76,7 +79,7 @@ func startOn(fs vfs.FS, cfg *config.Broker, began time.Time, progress io.Writer)
 		b.log.Info(n)
 	}
 	raiseOpenFiles(b.log)
-	for _, step := range []func() error{b.checkDataDir, b.openMetrics, b.openEngine, b.openCatalog, b.recover, b.openPorts} {
+	for _, step := range []func() error{b.checkDataDir, b.openMetrics, b.openEngine, b.openCatalog, b.recover, b.openGroups, b.openPorts} {
 		if err := step(); err != nil {
 			return b, err
 		}
@@ -111,7 +114,7 @@ func (b *Broker) showMetrics() {
 	if b.metrics == nil {
 		return
 	}
-	from := &metrics.Sources{Net: b.net, API: b.api, Engine: b.engine, Topics: b.topics, Storage: b.storage, Memory: b.cfg.Memory}
+	from := &metrics.Sources{Net: b.net, API: b.api, Groups: b.groups, Engine: b.engine, Topics: b.topics, Storage: b.storage, Memory: b.cfg.Memory}
 	if !b.cfg.Memory {
 		from.Space = func() (vfs.Space, error) { return vfs.OS.Space(b.cfg.DataDir) }
 	}
@@ -194,7 +197,7 @@ func (b *Broker) progress() func(done, total int64) {
 func (b *Broker) openPorts() (err error) {
 	c := b.cfg
 	b.api = api.New(api.Config{
-		Topics: b.topics, Engine: b.engine, Levels: b.levels,
+		Topics: b.topics, Engine: b.engine, Groups: b.groups, Levels: b.levels,
 		ClusterID: b.ready.ClusterID, NodeID: c.NodeID, Rack: c.Rack,
 		Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes), Space: b.space,
 	})
@@ -291,6 +294,7 @@ func (b *Broker) Stop() error {
 		b.metrics.Stopping()
 	}
 	b.net.StopAccepting()
+	b.groups.Close() // who is parked in a JoinGroup would hold his connection for minutes
 	ctx, cancel := context.WithTimeout(context.Background(), drainMax)
 	defer cancel()
 	err := b.net.Drain(ctx)
@@ -303,6 +307,9 @@ func (b *Broker) Stop() error {
 // close closes what is open, in the order that keeps everything that was accepted.
 func (b *Broker) close() error {
 	var errs []error
+	if b.groups != nil {
+		b.groups.Close()
+	}
 	if b.engine != nil {
 		errs = append(errs, b.engine.Close())
 	}

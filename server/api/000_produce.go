@@ -188,23 +188,26 @@ func mergeTopics(ts []api.ProduceRequestTopicProduceData) []api.ProduceRequestTo
 		} else {
 			out[at].PartitionData = append(out[at].PartitionData, ts[i].PartitionData...)
 		}
-		out[at].PartitionData = lastOfEach(out[at].PartitionData)
+		out[at].PartitionData = lastOfEach(out[at].PartitionData, producedIndex)
 	}
 	return out
 }
 
+// producedIndex is the index of a partition in Produce.
+func producedIndex(p *api.ProduceRequestPartitionProduceData) int32 { return p.Index }
+
 // lastOfEach drops the partitions that are named again further on.
-func lastOfEach(ps []api.ProduceRequestPartitionProduceData) []api.ProduceRequestPartitionProduceData {
-	if ascending(ps) {
+func lastOfEach[P any](ps []P, index func(*P) int32) []P {
+	if ascending(ps, index) {
 		return ps
 	}
 	last := make(map[int32]int, len(ps))
 	for i := range ps {
-		last[ps[i].Index] = i
+		last[index(&ps[i])] = i
 	}
 	out := ps[:0]
 	for i := range ps {
-		if last[ps[i].Index] == i {
+		if last[index(&ps[i])] == i {
 			out = append(out, ps[i])
 		}
 	}
@@ -212,9 +215,9 @@ func lastOfEach(ps []api.ProduceRequestPartitionProduceData) []api.ProduceReques
 }
 
 // ascending tells whether the partitions are in ascending order, so that none is named twice; few clients send them otherwise.
-func ascending(ps []api.ProduceRequestPartitionProduceData) bool {
+func ascending[P any](ps []P, index func(*P) int32) bool {
 	for i := 1; i < len(ps); i++ {
-		if ps[i-1].Index >= ps[i].Index {
+		if index(&ps[i-1]) >= index(&ps[i]) {
 			return false
 		}
 	}

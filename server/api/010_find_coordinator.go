@@ -10,7 +10,7 @@ import (
 //
 // This broker is the coordinator of every group and transactional id. Asking makes the internal topic, as in Apache.
 //
-// Deviation: groups and transactions themselves are not served yet: the coordinator is found, and the APIs that need it are not offered.
+// Deviation: transactions are not served yet: their coordinator is found, and the APIs that need it are not offered.
 // Deviation: the first question is answered with the coordinator. Apache says 15 until the internal topic is there; here it is there
 // before the answer.
 
@@ -45,6 +45,9 @@ func (c *call) coordinator(key string, kind int8) api.FindCoordinatorResponseCoo
 	if err := c.s.topics.EnsureInternal(name); err != nil {
 		code := api.ErrCoordinatorNotAvailable
 		return api.FindCoordinatorResponseCoordinator{Key: key, NodeId: -1, Port: -1, ErrorCode: code, ErrorMessage: wire.Some(err.Message)}
+	}
+	if kind == coordinatorGroup {
+		c.s.groups.Load()
 	}
 	host, port := c.s.endpoint(c.conn)
 	return api.FindCoordinatorResponseCoordinator{Key: key, NodeId: c.s.nodeID, Host: host, Port: port, ErrorMessage: wire.Some("")}

@@ -4,11 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"kaas/codec/api"
 	"kaas/codec/wire"
 	"kaas/engine"
 	"kaas/netio"
+	"kaas/server/coordinator"
+	"kaas/server/group"
 	"kaas/server/metrics/counters"
 )
 
@@ -32,6 +35,7 @@ type loopState struct {
 	w       wire.Writer // encodes Fetch responses
 	aborted []engine.AbortedTxn
 	call    call // the ordinary request being handled
+	round   *coordinator.Round[*group.Shard]
 
 	versionsRequest  api.ApiVersionsRequest
 	versionsResponse api.ApiVersionsResponse
@@ -48,7 +52,7 @@ type connState struct {
 func (s *Service) Opened(c *netio.Conn) {
 	ls, _ := c.Loop().Data.(*loopState)
 	if ls == nil {
-		ls = &loopState{loop: c.Loop(), shard: s.counted.set.NewShard()}
+		ls = &loopState{loop: c.Loop(), shard: s.counted.set.NewShard(), round: s.groups.NewRound()}
 		ls.gather.init(s, ls.shard)
 		c.Loop().Data = ls
 	}
@@ -65,9 +69,12 @@ func (s *Service) Closed(c *netio.Conn, err error) {
 	}
 }
 
-// RoundEnd implements netio.Handler: the appends gathered from the frames of this round are written, one write per partition.
+// RoundEnd implements netio.Handler: the appends gathered from the frames of this round are written, one write per partition, and the
+// operations on groups are run, those of one shard together.
 func (s *Service) RoundEnd(l *netio.Loop) {
-	l.Data.(*loopState).gather.flush()
+	ls := l.Data.(*loopState)
+	ls.gather.flush()
+	ls.round.End()
 }
 
 // Frame implements netio.Handler. It closes the connection for what cannot be answered (regressions 2, 7).
@@ -124,7 +131,9 @@ type call struct {
 	head  wire.RequestHeader
 	body  []byte
 	reply *netio.Reply
-	off   bool // runs on a worker, not on the loop
+	off   bool   // runs on a worker or a shard, not on the loop
+	held  bool   // off: the answer lets the connection go on
+	ended uint32 // off: 1 once it is answered or failed, whichever came first
 }
 
 // version is the version of the request.
@@ -138,8 +147,13 @@ func (c *call) fail(err error) {
 		return
 	}
 	c.conn.Loop().Post(&closeConn{conn: c.conn, err: err})
-	c.reply.DropPost()
+	if c.end() {
+		c.reply.DropPost()
+	}
 }
+
+// end tells whether the call is yet to be ended, and ends it.
+func (c *call) end() bool { return atomic.CompareAndSwapUint32(&c.ended, 0, 1) }
 
 // closeConn closes a connection from another goroutine than its loop.
 type closeConn struct {
@@ -169,17 +183,32 @@ func (c *call) decode(m api.Message) bool {
 	return false
 }
 
+// answerAndResume sends the answer to a request that held its connection.
+type answerAndResume struct{ call *call }
+
+// Run implements netio.Task.
+func (t answerAndResume) Run() {
+	t.call.reply.Send()
+	t.call.conn.Resume()
+}
+
 // answer encodes m as the response and sends it.
 func (c *call) answer(m api.Message) {
+	if c.off && !c.end() {
+		return
+	}
 	w := wire.Writer{B: c.reply.Buf[:0]}
 	encodeResponse(&w, c.h.fact, c.head.Version, c.head.CorrelationID, m)
 	c.s.counted.errors(c.h.key, m)
 	c.reply.Buf = w.B
-	if c.off {
+	switch {
+	case c.held:
+		c.conn.Loop().Post(answerAndResume{c})
+	case c.off:
 		c.reply.Post()
-		return
+	default:
+		c.reply.Send()
 	}
-	c.reply.Send()
 }
 
 // encodeResponse appends a whole frame: size, response header, m.

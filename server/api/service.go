@@ -12,7 +12,9 @@ import (
 	"kaas/engine"
 	"kaas/netio"
 	"kaas/server/catalog"
+	"kaas/server/coordinator"
 	"kaas/server/fetchsession"
+	"kaas/server/group"
 	"kaas/server/logging"
 	"kaas/server/topics"
 )
@@ -27,6 +29,7 @@ type Endpoint struct {
 type Config struct {
 	Topics    *topics.Registry
 	Engine    *engine.Engine
+	Groups    *coordinator.Runtime[*group.Shard]
 	Levels    *logging.Levels
 	ClusterID string
 	NodeID    int32
@@ -44,6 +47,7 @@ type Config struct {
 type Service struct {
 	topics        *topics.Registry
 	engine        *engine.Engine
+	groups        *coordinator.Runtime[*group.Shard]
 	log           *slog.Logger
 	logger        loggerConfigs
 	clusterID     string
@@ -69,12 +73,13 @@ type Service struct {
 const (
 	topicOperations   = 3576
 	clusterOperations = 8096
+	groupOperations   = 328
 )
 
 // New makes a Service; SetEndpoints must follow before the first connection.
 func New(c Config) *Service {
 	s := &Service{
-		topics: c.Topics, engine: c.Engine,
+		topics: c.Topics, engine: c.Engine, groups: c.Groups,
 		log: c.Levels.Logger("kaas.server"), logger: loggerConfigs{levels: c.Levels},
 		clusterID: c.ClusterID, nodeID: c.NodeID, replicas: []int32{c.NodeID},
 		sessions: fetchsession.NewCache(c.Sessions), fetchMaxBytes: c.FetchMaxBytes,

@@ -184,6 +184,9 @@ func (b *Broker) conflicts() []*Error {
 	if n := b.Int("log.cleaner.threads"); n > 0 && b.Int("log.cleaner.dedupe.buffer.size")/n <= 1<<20 {
 		fail("log.cleaner.dedupe.buffer.size", "it must be more than 1 MiB for each of log.cleaner.threads")
 	}
+	if n := b.Int("offsets.topic.compression.codec"); n < 0 || n > 4 {
+		fail("offsets.topic.compression.codec", "it must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)")
+	}
 	if hosts, err := parsePerHost(b.Text("max.connections.per.ip.overrides")); err != nil {
 		fail("max.connections.per.ip.overrides", err.Error())
 	} else if b.Int("max.connections.per.ip") == 0 && len(hosts) == 0 {
@@ -234,16 +237,16 @@ func (b *Broker) derive() {
 
 	b.AutoCreateTopics, b.DeleteTopics = b.Bool("auto.create.topics.enable"), b.Bool("delete.topic.enable")
 	b.NumPartitions, b.DefaultReplicationFactor = int32(b.Int("num.partitions")), int32(b.Int("default.replication.factor"))
-	b.ConnectionsMaxIdle = max(0, millis(b.Int("connections.max.idle.ms")))
+	b.ConnectionsMaxIdle = max(0, Millis(b.Int("connections.max.idle.ms")))
 	b.MaxConnections, b.MaxConnectionsPerIP = int32(b.Int("max.connections")), int32(b.Int("max.connections.per.ip"))
 	b.ConnectionCreationRate, b.HandshakesMax = int32(b.Int("max.connection.creation.rate")), int(b.Int("kaas.tls.handshakes.max"))
-	b.HandshakeTimeout = millis(b.Int("kaas.tls.handshake.timeout.ms"))
+	b.HandshakeTimeout = Millis(b.Int("kaas.tls.handshake.timeout.ms"))
 	b.ConnectionsPerHost, _ = parsePerHost(b.Text("max.connections.per.ip.overrides"))
 	b.SocketRequestMaxBytes, b.ListenBacklog = int32(b.Int("socket.request.max.bytes")), int32(b.Int("socket.listen.backlog.size"))
 	b.SocketSendBuffer, b.SocketReceiveBuffer = int32(b.Int("socket.send.buffer.bytes")), int32(b.Int("socket.receive.buffer.bytes"))
 	b.FetchMaxBytes, b.FetchSessionSlots = int32(b.Int("fetch.max.bytes")), int32(b.Int("max.incremental.fetch.session.cache.slots"))
-	b.RetentionCheckInterval = millis(b.Int("log.retention.check.interval.ms"))
-	b.ProducerIDExpiration = millis(b.Int("producer.id.expiration.ms"))
+	b.RetentionCheckInterval = Millis(b.Int("log.retention.check.interval.ms"))
+	b.ProducerIDExpiration = Millis(b.Int("producer.id.expiration.ms"))
 	b.OffsetsTopic = InternalTopic{int32(b.Int("offsets.topic.num.partitions")),
 		int16(b.Int("offsets.topic.replication.factor")), int32(b.Int("offsets.topic.segment.bytes")), int32(b.Int("min.insync.replicas"))}
 	b.TransactionTopic = InternalTopic{int32(b.Int("transaction.state.log.num.partitions")),
@@ -252,8 +255,8 @@ func (b *Broker) derive() {
 	b.topic = b.topicDefaults()
 }
 
-// millis converts without overflow: the longest Duration is 292 years.
-func millis(ms int64) time.Duration {
+// Millis converts without overflow: the longest Duration is 292 years.
+func Millis(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 

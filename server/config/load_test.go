@@ -152,10 +152,12 @@ func TestStockZooKeeperFile(t *testing.T) {
 	if b.NodeID != 0 || b.Text("node.id") != "0" {
 		t.Errorf("node id %d (%q), want that of broker.id", b.NodeID, b.Text("node.id"))
 	}
-	note := "testdata/stock-zookeeper.properties:19: group.initial.rebalance.delay.ms=0 has no effect yet: " +
-		"consumer groups are being built; the value is checked, shown and kept for them"
+	note := "testdata/stock-zookeeper.properties:17: zookeeper.connect=localhost:2181 has no effect: kaas has no ZooKeeper"
 	if !slices.Contains(b.Notes, note) {
 		t.Errorf("notes %q lack %q", b.Notes, note)
+	}
+	if got := b.Int("group.initial.rebalance.delay.ms"); got != 0 {
+		t.Errorf("group.initial.rebalance.delay.ms %d, want 0", got)
 	}
 }
 

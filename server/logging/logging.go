@@ -18,7 +18,7 @@ import (
 const Root = "root"
 
 // names of the loggers, one for each part of the broker that logs.
-var names = []string{Root, "kaas.engine", "kaas.netio", "kaas.server"}
+var names = []string{Root, "kaas.engine", "kaas.groups", "kaas.netio", "kaas.server"}
 
 // Log levels by Apache's names. slog has no FATAL and no TRACE; they are a step beyond ERROR and DEBUG.
 var levels = []struct {
@@ -35,7 +35,7 @@ var levels = []struct {
 
 // Levels holds the level of every logger.
 type Levels struct {
-	set [4]atomic.Pointer[slog.Level] // by index in names; nil: follows the root
+	set [5]atomic.Pointer[slog.Level] // by index in names; nil: follows the root
 	out slog.Handler
 }
 

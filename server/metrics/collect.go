@@ -14,6 +14,8 @@ import (
 	"kaas/engine/vfs"
 	"kaas/netio"
 	"kaas/server/api"
+	"kaas/server/coordinator"
+	"kaas/server/group"
 	"kaas/server/metrics/counters"
 	"kaas/server/topics"
 )
@@ -24,6 +26,7 @@ type Sources struct {
 	API     *api.Service
 	Engine  *engine.Engine
 	Topics  *topics.Registry
+	Groups  *coordinator.Runtime[*group.Shard]
 	Storage *counters.Storage
 	Memory  bool // logs are in memory
 	// Space asks for the room on the data directory's file system; it may block. nil with Memory.
@@ -43,6 +46,8 @@ type scrape struct {
 	api      api.Stats
 	engine   engine.Stats
 	logs     logTotals
+	shards   coordinator.Stats
+	groups   group.Totals
 	memory   bool
 	disk     *vfs.Space // nil: not known
 }
@@ -137,6 +142,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	s.apis, s.traffic = s.requests.APIs(), s.requests.Traffic()
 	s.net, s.loops, s.api = from.Net.Stats(), len(from.Net.Loops()), from.API.Stats()
 	s.engine, s.logs = from.Engine.Stats(), totalsOf(from.Topics)
+	s.shards, s.groups = from.Groups.Stats(), groupsOf(from.Groups)
 	s.memory, s.disk = from.Memory, c.server.space.read(from.Space)
 	for i := range table {
 		table[i].read(&s, emitter{ch, c.descs[i], table[i].Type})

@@ -169,6 +169,32 @@ var table = [...]Metric{
 		func(s *scrape, e emitter) { e.value(float64(s.api.ParkedFetches)) }},
 	{"kaas_fetch_sessions", Gauge, nil, "", "Incremental fetch sessions (KIP-227).",
 		func(s *scrape, e emitter) { e.value(float64(s.api.FetchSessions)) }},
+	{"kaas_groups", Gauge, []string{"state"}, "", "Groups, by state. Those of shards that are being loaded are not among them.",
+		func(s *scrape, e emitter) {
+			for _, st := range s.groups.States {
+				e.value(float64(st.Groups), st.Name)
+			}
+		}},
+	{"kaas_group_members", Gauge, nil, "", "Members of groups.",
+		func(s *scrape, e emitter) { e.value(float64(s.groups.Members)) }},
+	{"kaas_group_offsets", Gauge, nil, "", "Committed offsets: one per group and partition.",
+		func(s *scrape, e emitter) { e.value(float64(s.groups.Offsets)) }},
+	{"kaas_group_shards", Gauge, nil, "", "Shards of the group coordinator: partitions of __consumer_offsets.",
+		func(s *scrape, e emitter) { e.value(float64(s.shards.Shards)) }},
+	{"kaas_group_shards_open", Gauge, nil, "", "Those that are loaded and serve.",
+		func(s *scrape, e emitter) { e.value(float64(s.shards.Open)) }},
+	{"kaas_group_load_seconds_total", Counter, nil, "seconds", "Time spent loading shards, summed over those that were loaded at the same time.",
+		func(s *scrape, e emitter) { e.value(s.shards.Loading.Seconds()) }},
+	{"kaas_group_operations_total", Counter, nil, "", "Operations run by shards: requests about groups, alarms, removals.",
+		func(s *scrape, e emitter) { e.value(float64(s.shards.Operations)) }},
+	{"kaas_group_log_records_total", Counter, nil, "", "Records written to __consumer_offsets: one per committed offset, generation and removal.",
+		func(s *scrape, e emitter) { e.value(float64(s.shards.Records)) }},
+	{"kaas_group_log_batches_total", Counter, nil, "", "Batches that they were written in.",
+		func(s *scrape, e emitter) { e.value(float64(s.shards.Batches)) }},
+	{"kaas_group_log_bytes_total", Counter, nil, "bytes", "Bytes of those batches.",
+		func(s *scrape, e emitter) { e.value(float64(s.shards.Bytes)) }},
+	{"kaas_group_log_failures_total", Counter, nil, "", "Batches that could not be written: no room, or a log that failed.",
+		func(s *scrape, e emitter) { e.value(float64(s.shards.Failed)) }},
 	{"kaas_handler_panics_total", Counter, nil, "", "Requests whose handler panicked; each cost its connection. Any is a defect of kaas.",
 		func(s *scrape, e emitter) { e.value(float64(s.api.Panics + s.net.Panics)) }},
 }

@@ -25,6 +25,7 @@ type Registry struct {
 	change  sync.Mutex // one change of topics or settings at a time; look-ups do not take it
 	config  atomic.Pointer[config.Broker]
 	applied func(*config.Broker) // told of settings that were altered; guarded by change
+	removed func(name string)    // told of topics that were deleted; set before the first can be
 }
 
 // New makes the registry, opening the catalog over its store. Topics that exist are opened without I/O.
@@ -53,6 +54,10 @@ func (r *Registry) OnBrokerConfig(f func(*config.Broker)) {
 	r.applied = f
 	f(r.Config())
 }
+
+// OnTopicRemoved has f told of each topic that is deleted, before the deletion is answered. It must be called before requests are served;
+// f must neither block nor change topics.
+func (r *Registry) OnTopicRemoved(f func(name string)) { r.removed = f }
 
 // Catalog is the catalog that the registry stands on.
 func (r *Registry) Catalog() *catalog.Catalog { return r.catalog }
@@ -182,7 +187,11 @@ func (r *Registry) Delete(t *Topic) *Error {
 	if c == nil {
 		return refuse(api.ErrUnknownTopicOrPartition, "This server does not host this topic-partition.")
 	}
-	return r.catalogError("delete a topic", r.catalog.DeleteTopics([]*catalog.Topic{c})[0])
+	err := r.catalogError("delete a topic", r.catalog.DeleteTopics([]*catalog.Topic{c})[0])
+	if err == nil && r.removed != nil {
+		r.removed(t.Name) // after nobody finds it any more, and before one of that name can be made
+	}
+	return err
 }
 
 // AlterTopic changes the settings of a topic; replace resets those that changes does not name.

@@ -1,0 +1,33 @@
+package group
+
+// Totals count what shards hold.
+type Totals struct {
+	States  [dead + 1]StateTotal // by state, in a fixed order
+	Members int
+	Offsets int // committed, one per group and partition
+}
+
+// StateTotal is how many groups are in a state.
+type StateTotal struct {
+	Name   string // as DescribeGroups says it
+	Groups int
+}
+
+// NewTotals counts nothing yet.
+func NewTotals() (t Totals) {
+	for st := range t.States {
+		t.States[st].Name = state(st).String()
+	}
+	return t
+}
+
+// AddTo adds what this shard holds.
+func (s *Shard) AddTo(t *Totals) {
+	for _, g := range s.groups {
+		t.States[g.state()].Groups++
+		t.Offsets += len(g.offsets)
+		if g.classic != nil {
+			t.Members += len(g.classic.members)
+		}
+	}
+}
