@@ -76,10 +76,17 @@ func (n *Node) custody(fn func(clock *parsley.Clock, dirty *bool)) {
 
 // TruncateToLogStarts drops the claims that retention made void: those below the log start of their channel, and all on
 // topics whose ids are known to be gone for good. A log start that could not be found out must not be in the list; a topic
-// counts as destroyed only when that is definite (asked twice, some time apart). Nothing to drop by is no truncation.
+// counts as destroyed only when that is definite (asked twice, some time apart). Nothing to drop by is no truncation. A log
+// start beyond a held record is refused with ErrHeldLost, but not in parity mode.
 func (n *Node) TruncateToLogStarts(starts []Position, destroyed []uuid.UUID) error {
+	if err := n.ready(started, "truncate"); err != nil {
+		return err
+	}
 	var bound parsley.Clock
 	for _, s := range starts {
+		if c := n.byID[s.Channel]; c != nil && c.queue.len() > 0 && s.Offset > c.head.offset && !n.cfg.Parity {
+			return n.fail("truncate", s.Channel, c.head.offset, ErrHeldLost)
+		}
 		if s.Offset > 0 {
 			bound.RaiseOffset(s.Channel, s.Offset-1)
 		}
@@ -92,7 +99,7 @@ func (n *Node) TruncateToLogStarts(starts []Position, destroyed []uuid.UUID) err
 		}
 	}
 	if bound.Empty() {
-		return n.ready(started, "truncate")
+		return nil
 	}
 	return n.Truncate(&bound)
 }

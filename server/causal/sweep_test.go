@@ -37,6 +37,19 @@ func TestCheckLogs(t *testing.T) {
 	}
 }
 
+// TestTruncateHeld: others must not drop claims on what is held here, and neither does the node.
+func TestTruncateHeld(t *testing.T) {
+	r := newRig(t, nil, a, b)
+	r.feed(a, rec(4, off(b, 0), off(far, 1)))
+	if err := r.TruncateToLogStarts([]Position{{far, 2}, {a, 4}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.send(sink0, 0, off(a, 3), off(b, 0))
+	if err := r.TruncateToLogStarts([]Position{{a, 5}}, nil); !errors.Is(err, ErrHeldLost) {
+		t.Errorf("truncated beyond a held record: %v", err)
+	}
+}
+
 // TestLookBack: a claimed record that the node will never receive is found, or is known to be gone.
 func TestLookBack(t *testing.T) {
 	claim := seq(a, other, 5)
