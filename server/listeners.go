@@ -22,7 +22,7 @@ func (b *Broker) secureListener(l config.Listener) (*tls.Config, error) {
 		TruststorePassword: text("ssl.truststore.password"), TruststoreCertificates: text("ssl.truststore.certificates"),
 		ClientAuth: text("ssl.client.auth"), Protocol: text("ssl.protocol"), EndpointIdentification: text("ssl.endpoint.identification.algorithm"),
 		EnabledProtocols: b.cfg.ListenerList(l.Name, "ssl.enabled.protocols"), CipherSuites: b.cfg.ListenerList(l.Name, "ssl.cipher.suites"),
-	}, b.levels.Logger("kaas.tls"))
+	}, b.levels.Logger("kaas.netio"))
 	var bad *tlsconfig.Error
 	if errors.As(err, &bad) {
 		return nil, b.cfg.ListenerFault(l.Name, "listener "+l.Name+": "+bad.Text, bad.Key)
