@@ -101,7 +101,7 @@ func TestClockAgainstModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	dominated, changed := 0, 0
 	var reused Clock
-	for range 20000 {
+	for range 8000 {
 		a, b := randomModel(r), randomModel(r)
 		if r.IntN(4) == 0 { // b below a, for once
 			b = model{maps.Clone(a.offsets), maps.Clone(a.sequences)}
@@ -142,7 +142,7 @@ func TestClockAgainstModel(t *testing.T) {
 		}
 		steps(t, r, c, a)
 	}
-	if dominated < 1000 || changed < 1000 {
+	if dominated < 400 || changed < 400 {
 		t.Errorf("%d dominated, %d not: too few of one kind", dominated, changed)
 	}
 }
@@ -265,7 +265,7 @@ func unmet(frontiers map[Channel]int64, marks map[SequenceKey]int64, claims *Clo
 func TestUnmetAgainstModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	met := 0
-	for range 20000 {
+	for range 8000 {
 		claims, state := randomModel(r).clock(), randomModel(r)
 		var p Progress
 		for k := range state.offsets {
@@ -290,8 +290,8 @@ func TestUnmetAgainstModel(t *testing.T) {
 			met++
 		}
 	}
-	if met < 1000 || met > 19000 {
-		t.Errorf("%d of 20000 were met", met)
+	if met < 400 || met > 7600 {
+		t.Errorf("%d of 8000 were met", met)
 	}
 }
 

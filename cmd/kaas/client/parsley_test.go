@@ -270,6 +270,30 @@ func TestParsleyFromTopic(t *testing.T) {
 	}
 }
 
+// An offset whose record was compacted away is no offset of the next record.
+func TestParsleyCompacted(t *testing.T) {
+	s := session{t, broker(t, "log.cleaner.backoff.ms", "10")}
+	args := "topic create t --config cleanup.policy=compact --config segment.bytes=16384 --config min.cleanable.dirty.ratio=0.01"
+	if code, _, errs := s.run("", strings.Fields(args)...); code != cli.OK {
+		t.Fatal(errs)
+	}
+	for range 4 { // each fills a segment
+		s.want("k "+strings.Repeat("v", 15000)+"\n", "", "produce", "--topic", "t", "--format", `%k %v\n`)
+	}
+	var errs string
+	waitFor(t, func() bool {
+		var code int
+		code, _, errs = s.run("", "parsley", "decode", "--topic", "t", "--offset", "0")
+		return code == cli.Failed
+	})
+	if !strings.Contains(errs, "topic t, partition 0: no record at offset 0: ") {
+		t.Error(errs)
+	}
+	if code, out, errs := s.run("", "parsley", "decode", "--topic", "t", "--offset", "3"); code != cli.OK || !strings.Contains(out, "offset     3\n") {
+		t.Error(code, out, errs)
+	}
+}
+
 // The worked example of the page is what the command prints.
 func TestParsleyPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/parsley.md")
