@@ -78,7 +78,8 @@ type Log struct {
 	watch watchList
 
 	loaded atomic.Bool
-	listed atomic.Bool // it is in the flusher's list
+	stored atomic.Int64 // what StoredBytes found, and 1, while it is not loaded
+	listed atomic.Bool  // it is in the flusher's list
 	failed atomic.Pointer[failure]
 	// names counts changes of the journal's line, directory entries and epochs; those up to namesSynced are durable. It goes up behind
 	// the sync, so that no commit passes one that still runs.

@@ -53,6 +53,13 @@ func TestLogDirs(t *testing.T) {
 	b = start(t, dir)
 	defer stop(t, b)
 	c = dial(t, b)
+	defer func() {
+		for _, l := range b.topics.Logs() {
+			if l.Loaded() {
+				t.Errorf("%v was loaded to tell its size", l)
+			}
+		}
+	}()
 	size := int64(len(set))
 	topic := func(name string, partitions ...int32) api.DescribeLogDirsRequestDescribableLogDirTopic {
 		return api.DescribeLogDirsRequestDescribableLogDirTopic{Topic: name, Partitions: partitions}

@@ -62,7 +62,11 @@ func askedLogs(q *api.DescribeLogDirsRequest) (asked map[string]map[int32]bool, 
 func describeLogs(dir *api.DescribeLogDirsResponseDescribeLogDirsResult, t *topics.Topic, asked map[int32]bool) {
 	var out *api.DescribeLogDirsResponseDescribeLogDirsTopic
 	for _, part := range t.Partitions() {
-		if asked != nil && !asked[part.Index] || part.Log.Load() != nil {
+		if asked != nil && !asked[part.Index] {
+			continue
+		}
+		size, err := part.Log.StoredBytes()
+		if err != nil {
 			continue
 		}
 		if out == nil {
@@ -70,6 +74,6 @@ func describeLogs(dir *api.DescribeLogDirsResponseDescribeLogDirsResult, t *topi
 			out.Name = t.Name
 		}
 		o := api.Next(&out.Partitions)
-		o.PartitionIndex, o.PartitionSize = part.Index, part.Log.SizeBytes()
+		o.PartitionIndex, o.PartitionSize = part.Index, size
 	}
 }

@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"testing"
+)
+
+// TestStoredBytes: the size of a log is the same before it is loaded as after, and asking does not load it.
+func TestStoredBytes(t *testing.T) {
+	f := newFixture(t)
+	empty := f.e.OpenLog(LogSpec{Topic: "empty", New: true})
+	l := f.log(true, small(10_000))
+	f.fill(l, 4)
+	c := *l.Config()
+	c.FileDeleteDelayMs = 3600_000 // the files stay, and do not count
+	l.SetConfig(&c)
+	if _, err := l.DeleteRecords(l.Segments()[2].BaseOffset + 2); err != nil {
+		t.Fatal(err)
+	}
+	want := l.SizeBytes()
+	if n, err := l.StoredBytes(); n != want || err != nil || want == 0 {
+		t.Errorf("loaded: %d, %v, want %d", n, err, want)
+	}
+	if n, err := empty.StoredBytes(); n != 0 || err != nil {
+		t.Errorf("empty: %d, %v", n, err)
+	}
+	f.close()
+	f.open()
+	empty = f.e.OpenLog(LogSpec{Topic: "empty"})
+	l = f.log(false, small(10_000))
+	for range 2 {
+		if n, err := l.StoredBytes(); n != want || err != nil || l.Loaded() {
+			t.Errorf("not loaded: %d, %v, want %d; loaded %v", n, err, want, l.Loaded())
+		}
+		if n, err := empty.StoredBytes(); n != 0 || err != nil {
+			t.Errorf("empty: %d, %v", n, err)
+		}
+	}
+	f.append(l, spec{size: 139})
+	if n, err := l.StoredBytes(); n != want+200 || err != nil {
+		t.Errorf("after an append: %d, %v, want %d", n, err, want+200)
+	}
+	f.e.Remove(l)
+	if _, err := l.StoredBytes(); err != ErrDeleted {
+		t.Errorf("removed: %v", err)
+	}
+}
