@@ -101,6 +101,7 @@ type Config struct {
 	// its bytes, and how long it took. The log's mutex is held: it must be cheap.
 	OnWrite     func(bytes int64, took time.Duration)
 	sharedAfter int // rounds before the commit journal is made; sharedAfter
+	volumeMin   int // logs that are synced by one syncfs; volumeSyncMin
 	// OnFailure, if set, is told once when a log goes offline. It must not call the log's methods that append or load.
 	OnFailure func(l *Log, err error)
 }
@@ -115,6 +116,7 @@ func (c *Config) setDefaults() {
 	set(&c.CommitThreads, 16)
 	set(&c.RecoveryThreads, 2)
 	set(&c.sharedAfter, sharedAfter)
+	set(&c.volumeMin, volumeSyncMin)
 	if c.CommitJournalBytes == 0 {
 		c.CommitJournalBytes = 64 << 20
 	}
@@ -271,15 +273,7 @@ func (e *Engine) Close() error {
 		logs = append(logs, l)
 	}
 	e.mu.Unlock()
-	var errs []error
-	var mu sync.Mutex
-	each(logs, e.cfg.CommitThreads, func(l *Log) {
-		if err := l.close(); err != nil {
-			mu.Lock()
-			errs = append(errs, err)
-			mu.Unlock()
-		}
-	})
+	errs := []error{e.closeLogs(logs)}
 	e.group.Close()
 	e.work.wait()
 	e.reaper.wait()

@@ -121,6 +121,7 @@ type state struct {
 	options   segment.Options
 	zeros     zeroPace
 	snapshot  int64 // offset of the newest snapshot file, -1
+	outdated  int64 // of the one that it replaces, -1
 	// claimed is the first of the segments that compaction is about to replace: it and what follows stay in the log meanwhile.
 	claimed *segment.Segment
 }
@@ -140,7 +141,7 @@ func (e *Engine) OpenLog(spec LogSpec) *Log {
 	if spec.New {
 		e.journal.forget(l.name())
 		e.cleaner.forget(l)
-		l.st = &state{snapshot: -1}
+		l.st = &state{snapshot: -1, outdated: -1}
 		l.st.epochs.assign(spec.LeaderEpoch, 0)
 		l.segs.Store(&[]*segment.Segment{})
 		l.loaded.Store(true)

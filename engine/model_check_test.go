@@ -24,7 +24,7 @@ const modelDir = "/var/data"
 
 func modelConfig(f vfs.FS, d Durability, now func() time.Time) Config {
 	return Config{Dir: modelDir, Durability: d, Format: testFormat{}, Logger: quiet, FS: f, Clock: now, CommitThreads: 2, Workers: 2,
-		RecoveryThreads: 1, Maintenance: time.Hour, sharedAfter: 1, CommitJournalBytes: 4 << 10}
+		RecoveryThreads: 1, Maintenance: time.Hour, sharedAfter: 1, CommitJournalBytes: 4 << 10, volumeMin: 2 + 30*int(d)}
 }
 
 // start opens an engine as a broker does, with the logs of the model's catalog.

@@ -208,7 +208,7 @@ type unsynced struct {
 // syncLogs makes durable what the files of these logs have: by one syncfs when there are many. What fails takes its log offline: a failed
 // syncfs all of them.
 func (e *Engine) syncLogs(logs []*Log) error {
-	if len(logs) >= volumeSyncMin && e.volume != nil {
+	if len(logs) >= e.cfg.volumeMin && e.volume != nil {
 		return e.syncVolume(logs)
 	}
 	var first atomic.Pointer[error]

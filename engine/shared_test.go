@@ -144,12 +144,7 @@ func TestOneRequestOverManyLogs(t *testing.T) {
 		}
 		close(release)
 		for _, l := range m.logs {
-			w := make(waiter, 1)
-			if done, err := l.AwaitDurable(l.Offsets().LogEnd, w); !done && err == nil {
-				err = <-w
-			} else if err != nil {
-				t.Fatal(err)
-			}
+			m.durable(l, Entry{LastOffset: l.Offsets().LogEnd - 1})
 		}
 		m.disk.OnOp(nil)
 		want := int64(2) // the one that was held, and one for all

@@ -318,13 +318,27 @@ func (s *Segment) Doubt(err error) {
 // Seal trims the file to its data, writes the indexes, and makes all of it durable. Nothing is appended after it, unless
 // the log is opened again. Writer.
 func (s *Segment) Seal() error {
-	if err := s.save(true); err != nil {
+	if err := s.save(true, false); err != nil {
 		return err
 	}
+	s.noteSealed()
+	return nil
+}
+
+func (s *Segment) noteSealed() {
 	s.sealed.Store(true)
 	s.recent.reset()
 	s.hints.reset()
-	return nil
+}
+
+// SaveLater is Seal, or Checkpoint if the segment may be appended to later, without the syncs: one of the whole file system is to follow
+// before anything relies on them. Writer.
+func (s *Segment) SaveLater(seal bool) error {
+	err := s.save(false, true)
+	if err == nil && seal {
+		s.noteSealed()
+	}
+	return err
 }
 
 // Sealed reports that nothing will be appended.
@@ -332,14 +346,14 @@ func (s *Segment) Sealed() bool { return s.sealed.Load() }
 
 // Checkpoint trims the file and makes it durable with all that is known of it, for a segment that may be appended to later.
 // Its offset index is written but not synced: opening it verifies it. Writer.
-func (s *Segment) Checkpoint() error { return s.save(false) }
+func (s *Segment) Checkpoint() error { return s.save(false, false) }
 
-func (s *Segment) save(syncIndexes bool) error {
+func (s *Segment) save(syncIndexes, later bool) error {
 	s.zero.stop()
 	s.timeEntry()
 	err := s.index.flush(true, syncIndexes)
 	if err == nil {
-		err = s.times.flush(true, true) // always: nothing would show that its last entries are missing
+		err = s.times.flush(true, !later) // always: nothing would show that its last entries are missing
 	}
 	if err == nil {
 		err = s.txns.flush(s)
@@ -347,11 +361,13 @@ func (s *Segment) save(syncIndexes bool) error {
 	if err != nil {
 		return err
 	}
-	return s.Trim()
+	return s.trim(later)
 }
 
 // Trim cuts the file to its data and syncs it: what was allocated ahead, or is a torn tail, is gone. Writer.
-func (s *Segment) Trim() error {
+func (s *Segment) Trim() error { return s.trim(false) }
+
+func (s *Segment) trim(later bool) error {
 	r, err := s.Acquire()
 	if err != nil {
 		return err
@@ -368,6 +384,9 @@ func (s *Segment) Trim() error {
 	}
 	s.allocated, s.step = size, allocFirst
 	s.zero.reset(size)
+	if later {
+		return nil
+	}
 	return s.syncFile(r.file)
 }
 
