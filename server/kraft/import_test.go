@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io/fs"
 	"maps"
@@ -420,17 +421,21 @@ func TestRefusals(t *testing.T) {
 		change func(t *testing.T, dir string)
 		want   string
 	}{
-		"not Kafka's":        {remove("meta.properties"), "holds no meta.properties"},
-		"ZooKeeper":          {replace("meta.properties", "version=1", "version=0"), "not of KRaft mode"},
-		"another node":       {replace("meta.properties", "node.id=1", "node.id=2"), "controllers are"},
-		"bad directory id":   {replace("meta.properties", "directory.id=U", "directory.id=?"), "directory.id"},
-		"another directory":  {replace("meta.properties", "directory.id=UD9oaA", "directory.id=UD9oaB"), "lies in another log directory"},
-		"broker only":        {remove(kraft.MetadataDir), "is no controller"},
-		"two controllers":    {replace(kraft.MetadataDir+"/quorum-state", `{"voterId":1}`, `{"voterId":1},{"voterId":2}`), "controllers are"},
-		"no metadata":        {remove(metaLog), "is incomplete"},
-		"bad log starts":     {add("log-start-offset-checkpoint", "0\n2\ndeleted-some 0 17\n"), "log-start-offset-checkpoint is damaged"},
-		"negative start":     {add("log-start-offset-checkpoint", "0\n1\ndeleted-some 0 -17\n"), "log-start-offset-checkpoint is damaged"},
-		"unfinished swap":    {add("compacted-0/00000000000000000000.log.swap", "x"), "replaced segments after cleaning"},
+		"not Kafka's":       {remove("meta.properties"), "holds no meta.properties"},
+		"ZooKeeper":         {replace("meta.properties", "version=1", "version=0"), "not of KRaft mode"},
+		"another node":      {replace("meta.properties", "node.id=1", "node.id=2"), "controllers are"},
+		"bad directory id":  {replace("meta.properties", "directory.id=U", "directory.id=?"), "directory.id"},
+		"another directory": {replace("meta.properties", "directory.id=UD9oaA", "directory.id=UD9oaB"), "lies in another log directory"},
+		"broker only":       {remove(kraft.MetadataDir), "is no controller"},
+		"two controllers":   {replace(kraft.MetadataDir+"/quorum-state", `{"voterId":1}`, `{"voterId":1},{"voterId":2}`), "controllers are"},
+		"no metadata":       {remove(metaLog), "is incomplete"},
+		"bad log starts":    {add("log-start-offset-checkpoint", "0\n2\ndeleted-some 0 17\n"), "log-start-offset-checkpoint is damaged"},
+		"negative start":    {add("log-start-offset-checkpoint", "0\n1\ndeleted-some 0 -17\n"), "log-start-offset-checkpoint is damaged"},
+		"damaged swap":      {add("compacted-0/00000000000000000000.log.swap", "x"), "is damaged at byte 0"},
+		"unfinished swap": {func(t *testing.T, dir string) {
+			add("compacted-0/00000000000000000000.log.swap", "")(t, dir)
+			add("compacted-0/00000000000000000000.index.cleaned", "")(t, dir)
+		}, "replaced segments after cleaning"},
 		"stray partition":    {add("nobody-0/partition.metadata", "version: 0\ntopic_id: aQ3cni1BS1qTPFamJq79nw\n"), "no topic of the metadata owns directory nobody-0"},
 		"one more partition": {add("plain-3/x", ""), "no topic of the metadata owns directory plain-3"},
 		"another topic's":    {add("plain-1/partition.metadata", "version: 0\ntopic_id: aQ3cni1BS1qTPFamJq79nA\n"), "belongs to topic id aQ3cni1BS1qTPFamJq79nA"},
@@ -452,6 +457,40 @@ func TestRefusals(t *testing.T) {
 				t.Error("something was changed")
 			}
 		})
+	}
+}
+
+// TestSwapIsFinished: a kill while a cleaned segment took its place. What it stands for is what is read, whether the segments that it
+// replaces are there, and with their offsets, or gone.
+func TestSwapIsFinished(t *testing.T) {
+	t.Parallel()
+	for _, old := range []bool{true, false} {
+		dir := unpack(t, "killed")
+		at := filepath.Join(dir, "compacted-0")
+		segments, err := filepath.Glob(filepath.Join(at, "*.log"))
+		if err != nil || len(segments) < 2 {
+			t.Fatal(segments, err)
+		}
+		first := strings.TrimSuffix(segments[0], ".log")
+		for _, suffix := range []string{".log", ".index", ".timeindex"} {
+			b, err := os.ReadFile(first + suffix)
+			if err == nil {
+				err = os.WriteFile(first+suffix+".swap", b, 0o644)
+			}
+			if err == nil && !old {
+				err = os.Remove(first + suffix)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustImport(t, dir)
+		b := serve(t, dir)
+		check(t, b, "killed", fmt.Sprintf("with a swap, old segment there %v", old), 0)
+		stop(t, b)
+		if left, err := filepath.Glob(filepath.Join(at, "*.swap")); len(left) > 0 || err != nil {
+			t.Errorf("left: %v %v", left, err)
+		}
 	}
 }
 

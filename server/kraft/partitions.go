@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,7 @@ type survey struct {
 	maxEpoch int32     // of leader-epoch-checkpoint, -1
 	bytes    int64
 	logs     []string // segment files, in order
+	swaps    []string // .log.swap files: whole segments that take the place of those whose offsets they have, which the engine's first load does
 }
 
 // surveyPartition looks at a partition's directory. A missing one is empty: Apache was stopped before it was made.
@@ -48,10 +50,6 @@ func surveyPartition(dir string) (*survey, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".swap") {
-			return nil, refusef("%s holds %s: Apache Kafka was stopped while it replaced segments after cleaning; start and stop it once more so that it finishes",
-				dir, e.Name())
-		}
 		if _, suffix, ok := segment.ParseName(e.Name()); ok && suffix == segment.LogSuffix {
 			info, err := e.Info()
 			if err != nil {
@@ -61,11 +59,37 @@ func surveyPartition(dir string) (*survey, error) {
 			s.logs = append(s.logs, filepath.Join(dir, e.Name()))
 		}
 	}
+	if err := s.surveySwaps(dir, entries); err != nil {
+		return nil, err
+	}
 	if s.id, err = readTopicID(filepath.Join(dir, partitionMeta)); err != nil {
 		return nil, err
 	}
 	s.maxEpoch, err = readMaxEpoch(filepath.Join(dir, epochCheckpoint))
 	return s, err
+}
+
+// surveySwaps looks at what a cleaning left that was stopped. Apache takes back a swap of which, or of a segment before which, a .cleaned
+// file is left: those of a segment that was split count together or not at all. The engine does not, so such a directory is refused.
+func (s *survey) surveySwaps(dir string, entries []fs.DirEntry) error {
+	cleaned := int64(math.MaxInt64)
+	for _, e := range entries {
+		if base, _, ok := segment.ParseName(strings.TrimSuffix(e.Name(), segment.CleanedSuffix)); ok && strings.HasSuffix(e.Name(), segment.CleanedSuffix) {
+			cleaned = min(cleaned, base)
+		}
+	}
+	for _, e := range entries {
+		base, suffix, ok := segment.ParseName(strings.TrimSuffix(e.Name(), segment.SwapSuffix))
+		switch {
+		case !ok || suffix != segment.LogSuffix || !strings.HasSuffix(e.Name(), segment.SwapSuffix):
+		case base >= cleaned:
+			return refusef("%s holds %s and .cleaned files: Apache Kafka was stopped while it replaced segments after cleaning; start and stop it once more so that it finishes",
+				dir, e.Name())
+		default:
+			s.swaps = append(s.swaps, filepath.Join(dir, e.Name()))
+		}
+	}
+	return nil
 }
 
 func readTopicID(name string) (wire.UUID, error) {
@@ -104,6 +128,11 @@ func readMaxEpoch(name string) (int32, error) {
 // checkFormat refuses message formats before 2. Apache writes them in order of age, so the first batch of a segment tells; in
 // segments that the first start will scan every batch is looked at, since the scan would take an old one for a torn tail.
 func (s *survey) checkFormat(log engine.Imported) error {
+	for _, name := range s.swaps {
+		if err := checkSwap(name); err != nil {
+			return err
+		}
+	}
 	for i, name := range s.logs {
 		scanned := log.Dirty
 		if i+1 < len(s.logs) {
@@ -113,6 +142,26 @@ func (s *survey) checkFormat(log engine.Imported) error {
 		if err := checkSegment(name, scanned); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkSwap refuses a swap in which not every batch is whole: the segments that it stands for may be gone, and Apache would not find them
+// either. The engine would not open the log.
+func checkSwap(name string) error {
+	if err := checkSegment(name, true); err != nil {
+		return err
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	for pos := 0; pos < len(b); {
+		v, err := batch.Next(b[pos:])
+		if err != nil {
+			return refusef("%s is damaged at byte %d: %v", name, pos, err)
+		}
+		pos += v.Size()
 	}
 	return nil
 }
@@ -209,7 +258,7 @@ func (p *plan) takePartition(t *topic, index int32, part *partition, r *TopicRep
 	if err := s.checkFormat(log); err != nil {
 		return err
 	}
-	if len(s.logs) > 0 { // without a segment there is nothing to scan, and the log start counts
+	if len(s.logs)+len(s.swaps) > 0 { // without a segment there is nothing to scan, and the log start counts
 		p.logs = append(p.logs, log)
 	} else if log.Start > 0 {
 		p.logs = append(p.logs, engine.Imported{Name: name, Start: log.Start})
