@@ -3,6 +3,7 @@ package causal
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -201,6 +202,43 @@ func TestReplayMarks(t *testing.T) {
 	r.start()
 	if m, _ := r.Mark(parsley.SequenceKey{Channel: a, Sender: other}); m != (parsley.Mark{Sequence: 6, Offset: 4}) {
 		t.Errorf("mark %v after a restart", m)
+	}
+}
+
+// TestHeldReplayMarks: a record that comes again while it is held was not delivered: its sender's claims are not met.
+func TestHeldReplayMarks(t *testing.T) {
+	r := newRig(t, nil, a, b, c)
+	r.feed(a, tagged(0, other, 3, off(c, 0)))
+	r.feed(b, rec(0, seq(a, other, 3)))
+	r.feed(a, tagged(0, other, 3, off(c, 0)))
+	if m, ok := r.Mark(parsley.SequenceKey{Channel: a, Sender: other}); ok {
+		t.Errorf("mark %v", m)
+	}
+	r.feed(c, rec(0), "3:0@0", "1:0@0", "2:0@0")
+}
+
+// TestHeaps: both heaps give back in order what was put in, whatever the order was.
+func TestHeaps(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var h waits
+		var x indexHeap
+		var want []int
+		for range rng.IntN(20) {
+			v := rng.IntN(10)
+			want = append(want, v)
+			h.push(wait{n: int64(v)})
+			x.push(v)
+		}
+		slices.Sort(want)
+		for i, v := range want {
+			if w, j := h.pop(), x.pop(); w.n != int64(v) || j != v {
+				t.Fatalf("%d: %d and %d, want %d", i, w.n, j, v)
+			}
+		}
+		if len(h) != 0 || len(x) != 0 {
+			t.Fatal("not empty")
+		}
 	}
 }
 

@@ -91,6 +91,18 @@ func TestLookBack(t *testing.T) {
 	}
 }
 
+// TestLookBackStamp: the claim on a deleted record becomes one on all that was deleted, as where it lay is not known.
+func TestLookBackStamp(t *testing.T) {
+	r := newRig(t, nil, a, b)
+	r.feed(a, rec(10), "1:0@10")
+	r.feed(b, rec(0, seq(a, other, 5)))
+	out, err := r.LookedBack(LookBack{Claim: seq(a, other, 5), Watermark: 20, LastStable: 20, LogStart: 15}, nil)
+	r.check(out, err, []string{"2:0@0"})
+	r.send(sink0, 0, off(a, 14), off(b, 0))
+	r.truncated()
+	r.send(sink0, 1, off(a, 14), off(b, 0), seq(sink0, me, 0))
+}
+
 // TestLookBackHeld: what is looked for may be held here, its log copy deleted.
 func TestLookBackHeld(t *testing.T) {
 	r := newRig(t, nil, a, b, c)
