@@ -1,6 +1,7 @@
 package netio
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -20,6 +21,9 @@ import (
 // loadEnv makes the test binary a load generator, so that the CPU time of a
 // benchmark's process is that of the server alone.
 const loadEnv = "NETIO_LOAD"
+
+// loadTLSEnv makes it speak TLS.
+const loadTLSEnv = "NETIO_LOAD_TLS"
 
 func TestMain(m *testing.M) {
 	if spec := os.Getenv(loadEnv); spec != "" {
@@ -68,6 +72,9 @@ func loadConn(addr string, depth, reqBytes, replyBytes int, left *atomic.Int64) 
 		return err
 	}
 	defer c.Close()
+	if os.Getenv(loadTLSEnv) != "" {
+		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, DynamicRecordSizingDisabled: true}) // whom it measures it knows
+	}
 	var batch []byte
 	for range depth {
 		batch = appendFrame(batch, make([]byte, reqBytes-4))
@@ -97,8 +104,13 @@ func cpuTime() time.Duration {
 // benchLoad runs b.N requests from another process against a server with handler h.
 func benchLoad(b *testing.B, cfg Config, h Handler, conns, depth, reqBytes, replyBytes int) {
 	s, addr := serve(b, cfg, h)
+	benchLoadOn(b, s, addr, conns, depth, reqBytes, replyBytes)
+}
+
+// benchLoadOn is benchLoad with a server that runs; env is for the load generator.
+func benchLoadOn(b *testing.B, s *Server, addr string, conns, depth, reqBytes, replyBytes int, env ...string) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %d %d %d %d", loadEnv, addr, conns, depth, b.N, reqBytes, replyBytes))
+	cmd.Env = append(append(os.Environ(), fmt.Sprintf("%s=%s %d %d %d %d %d", loadEnv, addr, conns, depth, b.N, reqBytes, replyBytes)), env...)
 	cmd.Stderr = os.Stderr
 	b.SetBytes(int64(max(reqBytes, replyBytes)))
 	b.ResetTimer()
@@ -169,5 +181,46 @@ func BenchmarkSendfile(b *testing.B) {
 				r.Send()
 			}}, p.conns, 1, 64, 4+p.bytes)
 		})
+	}
+}
+
+// BenchmarkTLS puts TLS beside plaintext: the receiving half of Produce and the sending half of Fetch. With -count the variants
+// take turns, so that both see the same machine:
+//
+//	go test -run xxx -bench TLS -benchtime 2000x -count 5 ./netio
+func BenchmarkTLS(b *testing.B) {
+	cert, _ := testCert(b, "server")
+	for _, size := range []struct {
+		name  string
+		bytes int
+		depth int
+	}{{"16k", 16 << 10, 4}, {"1m", 1 << 20, 2}} {
+		f := tempFile(b, make([]byte, 64<<20))
+		ref, pos := &countRef{}, int64(0)
+		for _, way := range []struct {
+			name            string
+			frame           func(c *Conn, _ []byte)
+			request, answer int
+		}{
+			{"produce", func(c *Conn, _ []byte) { echo(c, nil) }, size.bytes, 4},
+			{"fetch", func(c *Conn, _ []byte) {
+				pos = (pos + int64(size.bytes)) % (64 << 20)
+				r := c.NewReply()
+				r.Buf = binary.BigEndian.AppendUint32(r.Buf[:0], uint32(size.bytes))
+				r.Parts = append(r.Parts, Part{To: 4}, Part{FD: int(f.Fd()), Pos: pos, Len: size.bytes, Ref: ref})
+				r.Send()
+			}, 64, 4 + size.bytes},
+		} {
+			b.Run("way="+way.name+"/size="+size.name+"/tls=off", func(b *testing.B) {
+				s, addr := serve(b, Config{Loops: 1}, &hooks{frame: way.frame})
+				benchLoadOn(b, s, addr, 4, size.depth, way.request, way.answer)
+			})
+			b.Run("way="+way.name+"/size="+size.name+"/tls=1.3", func(b *testing.B) {
+				s, addr, _ := serveTLS(b, Config{Loops: 1}, &hooks{frame: way.frame}, func(c *tls.Config) {
+					c.Certificates, c.DynamicRecordSizingDisabled = []tls.Certificate{cert}, true
+				})
+				benchLoadOn(b, s, addr, 4, size.depth, way.request, way.answer, loadTLSEnv+"=1")
+			})
+		}
 	}
 }

@@ -70,14 +70,18 @@ type Broker struct {
 	stderr *tail
 }
 
-// Start runs bin with args on a free port of 127.0.0.1 and waits for its ready line.
+// Start runs bin with args on a free port of 127.0.0.1 and waits for its ready line. {addr} in args becomes host:port of it, for further
+// listeners beside PLAINTEXT.
 func Start(bin string, args ...string) (*Broker, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	b := &Broker{bin: bin, Addr: fmt.Sprintf("127.0.0.1:%d", port)}
-	b.args = append([]string{"serve", "--listen", b.Addr}, args...)
+	b.args = []string{"serve", "--listen", b.Addr}
+	for _, a := range args {
+		b.args = append(b.args, strings.ReplaceAll(a, "{addr}", b.Addr))
+	}
 	return b, b.start()
 }
 

@@ -100,8 +100,14 @@ func newTopic(t *testing.T, addr string, partitions int32) string {
 // readAll reads every partition from its start to the high watermark of now, by direct assignment.
 func readAll(t *testing.T, addr, topic string) map[int32][]*kgo.Record {
 	t.Helper()
+	return readAllWith(t, addr, topic)
+}
+
+// readAllWith is readAll by a client with options.
+func readAllWith(t *testing.T, addr, topic string, opts ...kgo.Opt) map[int32][]*kgo.Record {
+	t.Helper()
 	ctx := newContext(t)
-	ends, err := kadm.NewClient(newClient(t, addr)).ListEndOffsets(ctx, topic)
+	ends, err := kadm.NewClient(newClient(t, addr, opts...)).ListEndOffsets(ctx, topic)
 	if err != nil || ends.Error() != nil {
 		t.Fatal(err, ends.Error())
 	}
@@ -113,7 +119,7 @@ func readAll(t *testing.T, addr, topic string) map[int32][]*kgo.Record {
 			left++
 		}
 	})
-	c := newClient(t, addr, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}), kgo.FetchMaxWait(100*time.Millisecond))
+	c := newClient(t, addr, append(opts, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}), kgo.FetchMaxWait(100*time.Millisecond))...)
 	got := map[int32][]*kgo.Record{}
 	for left > 0 {
 		fs := c.PollFetches(ctx)
