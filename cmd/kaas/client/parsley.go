@@ -37,7 +37,7 @@ type decodeOptions struct {
 }
 
 const (
-	inputMax       = 64 << 20           // characters of standard input
+	inputMax       = 16 << 20           // characters of standard input
 	stateChangelog = "-state-changelog" // how the names of topics end that hold a state store
 )
 
@@ -201,7 +201,7 @@ func (o *decodeOptions) bytes(s string, key bool) ([]byte, error) {
 	if err != nil {
 		return nil, cli.Usagef("%q is neither hexadecimal nor base64", s)
 	}
-	return append([]byte{}, b...), nil
+	return b, nil
 }
 
 // fetched decodes a record of a topic.

@@ -160,6 +160,10 @@ func TestParsleyErrors(t *testing.T) {
 	} {
 		s.fails("", c.code, c.said, append([]string{"parsley", "decode"}, strings.Fields(c.args)...)...)
 	}
+	// no bytes are not a deleted entry, and standard input has a bound
+	s.fails("", cli.Failed, "value of ca: parsley: corrupt clock: ends too early at byte 0", "parsley", "decode", "ca", "")
+	s.fails("", cli.Failed, "value of ca: parsley: corrupt clock: ends too early at byte 0", "parsley", "decode", "--encoding", "base64", "Y2E=", "")
+	s.fails(strings.Repeat("0", inputMax+1), cli.Failed, "standard input has more than 16777216 characters", "parsley", "decode", "-")
 	var out bytes.Buffer
 	if code, stdout, _ := s.run("", "parsley", "decode", "--as", "tick", "00"); code != cli.Failed || stdout != "" {
 		t.Errorf("code %d, %q: a corrupt key is printed", code, stdout)
