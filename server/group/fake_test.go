@@ -385,9 +385,12 @@ func commitQ(group, id string, generation int32, topic string, partition int32, 
 	return q
 }
 
-func (f *fake) commit(q *api.OffsetCommitRequest, version int16) *commitAnswer {
+func (f *fake) commit(q *api.OffsetCommitRequest, version int16, told ...func(*api.OffsetCommitResponse)) *commitAnswer {
 	f.t.Helper()
 	a := &commitAnswer{t: f.t, version: version}
+	if len(told) > 0 {
+		a.told = told[0]
+	}
 	q, spoil := over(f.t, q, version)
 	f.run(f.s.Commit(q, f.now, a.take))
 	spoil()

@@ -119,6 +119,10 @@ func (m *model) step() {
 		m.remove()
 	case n < 286:
 		m.compare()
+	case n < 289:
+		m.quiet()
+	case n < 296:
+		m.commitBetween()
 	default:
 		m.act(m.consumers[m.r.IntN(len(m.consumers))])
 	}
@@ -148,13 +152,18 @@ func (m *model) crash() {
 // giveUp is a shard whose log failed: those who wait are told.
 func (m *model) giveUp() {
 	m.hold = false
-	held := m.held
+	held, closedFirst := m.held, m.r.IntN(2) == 0
 	m.held = nil
-	m.s.Closed(coordinator.ErrNotOwned)
+	if closedFirst {
+		m.s.Closed(coordinator.ErrNotOwned)
+	}
 	for _, o := range held {
 		if o.Done != nil {
 			o.Done(coordinator.ErrNotOwned)
 		}
+	}
+	if !closedFirst {
+		m.s.Closed(coordinator.ErrNotOwned)
 	}
 	for _, c := range m.consumers {
 		if c.joining != nil {
@@ -281,6 +290,16 @@ func (m *model) sendSync(c *consumer) {
 	for i, id := range c.leads {
 		q.Assignments = append(q.Assignments, api.SyncGroupRequestSyncGroupRequestAssignment{MemberId: id, Assignment: []byte(strings.Join(parts[i], ","))})
 	}
+	if c.generation > 1 && m.r.IntN(20) == 0 { // a message of long ago
+		old := *q
+		old.GenerationId--
+		m.syncAt(&old, version, func(p *api.SyncGroupResponse) {
+			m.seen["stale sync"]++
+			if p.ErrorCode == api.ErrNone {
+				m.t.Fatal("a SyncGroup of an older generation was served")
+			}
+		})
+	}
 	c.since = m.now
 	c.syncing = m.syncAt(q, version, func(p *api.SyncGroupResponse) {
 		if p.ErrorCode == api.ErrNone {
@@ -359,20 +378,29 @@ func (m *model) commitBy(c *consumer) {
 	m.sent++
 	part, at := c.owns[m.r.IntN(len(c.owns))], m.sent
 	q := commitQ(c.group, c.id, c.generation, "t", part, at)
+	stale := c.generation > 1 && m.r.IntN(20) == 0
+	if stale {
+		q.GenerationIdOrMemberEpoch--
+	}
 	version := int16(3)
 	if c.instance != "" {
 		q.GroupInstanceId, version = wire.Some(c.instance), 8
 	}
-	a := m.commit(q, version)
-	m.commits = append(m.commits, sentCommit{a: a, group: c.group, part: part, at: at, since: m.now, s: m.s})
+	a := m.commit(q, version, func(p *api.OffsetCommitResponse) {
+		m.seen["commit "+code(p).String()]++
+		if code(p) == api.ErrNone {
+			if stale {
+				m.t.Fatal("a commit of an older generation was taken")
+			}
+			m.ack(q.GroupId, part, at)
+		}
+	})
+	m.commits = append(m.commits, sentCommit{a: a, since: m.now, s: m.s})
 }
 
 // sentCommit is a commit whose answer has not been looked at.
 type sentCommit struct {
 	a     *commitAnswer
-	group string
-	part  int32
-	at    int64
 	since time.Time
 	s     *Shard
 }
@@ -384,11 +412,6 @@ func (m *model) looked(c sentCommit) bool {
 			m.t.Fatal("a commit is not answered")
 		}
 		return m.s != c.s
-	}
-	code := code(c.a.p)
-	m.seen["commit "+code.String()]++
-	if code == api.ErrNone {
-		m.ack(c.group, c.part, c.at)
 	}
 	return true
 }
@@ -430,29 +453,43 @@ func (m *model) transaction() {
 	}
 }
 
-// remove deletes a group, if it is empty, or a partition's offset.
+// remove deletes a group, if it is empty.
 func (m *model) remove() {
-	if m.hold {
-		return
-	}
 	group := "g" + strconv.Itoa(m.r.IntN(2))
-	code := m.deleteGroup(group)
-	m.seen["delete "+code.String()]++
-	if code != api.ErrNone {
-		return
-	}
-	delete(m.acked, group)
-	delete(m.synced, group)
-	delete(m.joined, group)
-	maps.DeleteFunc(m.owner, func(k, _ string) bool { return strings.HasPrefix(k, group+"/") })
-	for _, x := range m.txns {
-		delete(x.offset, group)
-	}
-	for _, c := range m.consumers { // whoever believes in the old group finds out; its generations begin anew
-		if c.group == group {
-			c.reset()
+	m.run(m.s.DeleteGroup(group, m.now, func(code api.ErrorCode) {
+		m.seen["delete "+code.String()]++
+		if code != api.ErrNone {
+			return
 		}
+		delete(m.acked, group)
+		delete(m.synced, group)
+		delete(m.joined, group)
+		maps.DeleteFunc(m.owner, func(k, _ string) bool { return strings.HasPrefix(k, group+"/") })
+		for _, x := range m.txns {
+			delete(x.offset, group)
+		}
+		for _, c := range m.consumers { // whoever believes in the old group finds out; its generations begin anew
+			if c.group == group {
+				c.reset()
+			}
+		}
+	}))
+}
+
+// commitBetween has a simple commit and a deletion share a batch.
+func (m *model) commitBetween() {
+	m.hold = true
+	c := &consumer{group: "g" + strconv.Itoa(m.r.IntN(2)), generation: -1, owns: []int32{int32(m.r.IntN(modelParts))}}
+	m.commitBy(c)
+	m.remove()
+}
+
+// quiet has everybody go, so that groups become empty.
+func (m *model) quiet() {
+	for _, c := range m.consumers {
+		c.down = true
 	}
+	m.wait(time.Minute)
 }
 
 // check is run after each step.
@@ -549,6 +586,15 @@ func (s *Shard) durable() map[string]string {
 func (m *model) drain() {
 	m.letGo()
 	m.fail = nil
+	for range modelParked / (5 * time.Second) { // those that live beat, and do nothing else: that must not hold up the others
+		m.pass(5 * time.Second)
+		for _, c := range m.consumers {
+			if !c.down && c.id != "" && (c.joining == nil || c.joining.p != nil) {
+				m.beat(c.group, c.id, c.instance, c.generation)
+			}
+		}
+	}
+	m.check()
 	m.pass(11 * time.Minute)
 	for _, c := range m.consumers {
 		if !c.down && (c.joining != nil && c.joining.p == nil || c.syncing != nil && c.syncing.p == nil) {
