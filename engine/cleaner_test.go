@@ -4,8 +4,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"kaas/engine/segment"
+	"kaas/engine/vfs/crashfs"
 )
 
 // keys is a RecordFormat for tests that compact nothing.
@@ -114,5 +119,83 @@ func TestReadEndBehind(t *testing.T) {
 	end, offset, err := l.readEnd(segs, 0, stale, 6)
 	if end != 3*961 || offset != 6 || err != nil {
 		t.Errorf("end %d at offset %d, %v", end, offset, err)
+	}
+}
+
+// TestCleanSyncsTheJournal: what is cleaned is what the journal says is sealed, and a power cut must not take that back: segments with holes
+// would be scanned, and the holes taken for damage.
+func TestCleanSyncsTheJournal(t *testing.T) {
+	d := crashfs.NewBare()
+	f := newFixture(t, func(c *Config) { c.FS, c.Dir, c.Records = d, modelDir, keys{} })
+	cfg := small(10_000)
+	cfg.Compact, cfg.MinCleanableRatio = true, 0
+	l := f.log(true, cfg)
+	f.fill(l, 3)
+	f.e.work.wait()
+	if err := f.e.journal.sync(); err != nil {
+		t.Fatal(err)
+	}
+	segs := l.Segments()
+	if err := f.e.journal.update(l.name(), func(e *journalEntry) { e.recovery = segs[1].BaseOffset }); err != nil {
+		t.Fatal(err)
+	}
+	if end := l.sealedEnd(segs[2].BaseOffset); end != segs[1].BaseOffset {
+		t.Errorf("sealed up to %d, want %d", end, segs[1].BaseOffset)
+	}
+	w := f.e.cleaner.pick()
+	if w == nil || len(w.segs) != 1 || w.end != segs[1].BaseOffset {
+		t.Fatalf("to be cleaned: %+v", w)
+	}
+	var first crashfs.Op
+	d.OnOp(func(op crashfs.Op) {
+		if first.Kind == "" {
+			first = op
+		}
+	})
+	if err := f.e.cleaner.cleanLog(w); err != nil {
+		t.Fatal(err)
+	}
+	d.OnOp(nil)
+	if first.Kind != crashfs.OpSync || !strings.HasSuffix(first.Name, journalName) {
+		t.Errorf("a clean begins with %v", first)
+	}
+}
+
+// TestClaimedSegments: retention that comes while segments are being replaced leaves them to the swap, and takes them after it; what is
+// replaced is retired, and its files go.
+func TestClaimedSegments(t *testing.T) {
+	d := crashfs.NewBare()
+	f := newFixture(t, func(c *Config) { c.FS, c.Dir = d, modelDir })
+	cfg := small(10_000)
+	cfg.FileDeleteDelayMs = 0
+	l := f.log(true, cfg)
+	f.fill(l, 4)
+	f.e.work.wait()
+	segs := slices.Clone(*l.segs.Load())
+	if l.claim([]*segment.Segment{segment.NewFiles(d, 1, 1, false).New(testFormat{}, l.dir(), 0, f.now)}) {
+		t.Error("a segment that is not in the log was claimed")
+	}
+	if !l.claim(segs[1:2]) {
+		t.Fatal("not claimed")
+	}
+	if _, err := l.DeleteRecords(segs[3].Base()); err != nil {
+		t.Fatal(err)
+	}
+	f.e.reaper.wait()
+	if got := l.Segments(); len(got) != 3 || got[0].BaseOffset != segs[1].Base() {
+		t.Errorf("while it is claimed the log has %+v", got)
+	}
+	if n := len(d.Files("*.log")); n != 3 {
+		t.Errorf("%d log files while one is claimed", n)
+	}
+	l.release()
+	f.e.reaper.wait()
+	if got, files := l.Segments(), d.Files("*.log"); len(got) != 1 || got[0].BaseOffset != segs[3].Base() || len(files) != 1 {
+		t.Errorf("after the release the log has %+v, files %v", got, files)
+	}
+	for _, s := range segs[:3] {
+		if _, err := s.Acquire(); err == nil {
+			t.Errorf("segment %d can be opened by a name that may be another's", s.Base())
+		}
 	}
 }

@@ -92,9 +92,17 @@ var scenarios = []scenario{
 	},
 	{
 		name: "partitions", what: "10,000 partitions known, none in use", subjects: alone, rounds: 3,
-		measure: (*turn).partitions,
+		measure: partitions(10),
 		bars: []Bar{
 			atMost(2*kib, bytesPerPart, "bytes RssAnon per partition"), atMost(500, restartMs, "ms for a clean restart"),
+			atMost(50, create1000Ms, "ms to create 1,000"),
+		},
+	},
+	{
+		name: "partitions-100k", what: "100,000 partitions known, none in use", subjects: alone, rounds: 3,
+		measure: partitions(100),
+		bars: []Bar{
+			atMost(2*kib, bytesPerPart, "bytes RssAnon per partition"), atMost(4000, restartMs, "ms for a clean restart"),
 			atMost(50, create1000Ms, "ms to create 1,000"),
 		},
 	},

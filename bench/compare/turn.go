@@ -229,9 +229,13 @@ func (t *turn) connections() error {
 	})
 }
 
-// partitions creates ten topics of 1,000 partitions, restarts, and compares the memory with that of an empty broker.
-func (t *turn) partitions() error {
-	const topics, each = 10, 1000
+// partitions creates topics of 1,000 partitions, restarts, and compares the memory with that of an empty broker.
+func partitions(topics int) func(*turn) error {
+	return func(t *turn) error { return t.partitions(int(t.scaled(int64(topics)))) }
+}
+
+func (t *turn) partitions(topics int) error {
+	const each = 1000
 	var empty float64
 	err := t.with(groupCommit, func(p *process) (err error) {
 		t.settle()
@@ -265,7 +269,7 @@ func (t *turn) partitions() error {
 		if err != nil {
 			return err
 		}
-		t.figures[bytesPerPart] = (full - empty) / (topics * each)
+		t.figures[bytesPerPart] = (full - empty) / float64(topics*each)
 		leaders, err := load.EnsureTopic([]string{p.address}, fmt.Sprintf("bench-%d", topics-1), 0)
 		if err == nil && len(leaders) != each {
 			err = fmt.Errorf("after the restart a topic has %d partitions, not %d", len(leaders), each)
