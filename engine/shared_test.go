@@ -214,9 +214,9 @@ func TestFailedCheckpoint(t *testing.T) {
 	for _, c := range []struct {
 		logs int
 		rule string
-	}{{3, "fdatasync of *.log: EIO"}, {volumeSyncMin, "syncfs: EIO"}} {
+	}{{3, "fdatasync of *.log: EIO"}, {2 * settleVolumeMin, "syncfs: EIO"}} {
 		t.Run(c.rule, func(t *testing.T) {
-			m := newMany(t, c.logs, func(cfg *Config) { cfg.CommitJournalBytes = int64(c.logs) * 2000 })
+			m := newMany(t, c.logs, func(cfg *Config) { cfg.CommitJournalBytes, cfg.volumeMin = int64(c.logs)*2000, 2 })
 			m.settled()
 			if err := m.faults.Set(c.rule); err != nil {
 				t.Fatal(err)

@@ -30,7 +30,7 @@ const (
 
 	frameHead = 4 + 4 + 8 + 4 + 4 + 4       // CRC, length, life, generation, sequence, number of pieces
 	pieceHead = 2 + 16 + 8 + 8 + 4          // length of the name, topic id, segment, position, length of the data
-	firstSize = 4 << 20                     // of a file; it doubles each time that it is full, up to the limit
+	firstSize = 16 << 20                    // of a file; it doubles each time that it is full, up to the limit
 	pieceMin  = pieceHead + 1               // of a piece on disk
 	nameMax   = 249 + 1 + len("2147483647") // of a partition's directory
 )
