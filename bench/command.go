@@ -23,7 +23,7 @@ func Command() *cobra.Command {
 		Short: "Measure a Kafka-compatible broker",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(produceCommand(), fetchCommand(), connectionsCommand(), floorCommand(), compareCommand(), reportCommand())
+	cmd.AddCommand(produceCommand(), fetchCommand(), connectionsCommand(), floorCommand(), compareCommand(), engineCommand(), reportCommand())
 	return cmd
 }
 

@@ -55,6 +55,29 @@ func compareCommand() *cobra.Command {
 	return cmd
 }
 
+func engineCommand() *cobra.Command {
+	var results string
+	var rounds int
+	cmd := &cobra.Command{
+		Use:   "engine",
+		Short: "Run the storage engine's own benchmarks, for the table that bench report makes",
+		Long: "Run the Go benchmarks of the storage engine that have a line in the table of bench report, and append the figures to the\n" +
+			"results. It needs the go command and the sources: the working directory is the root of the module.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rounds < 1 {
+				return errors.New("--rounds: at least 1")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return compare.RunEngine(ctx, results, rounds, cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&results, "results", "bench/results/compare.jsonl", "`file` to append the results to, as JSON lines")
+	cmd.Flags().IntVar(&rounds, "rounds", 3, "rounds of each")
+	return cmd
+}
+
 func reportCommand() *cobra.Command {
 	var results, document string
 	cmd := &cobra.Command{

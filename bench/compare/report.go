@@ -70,10 +70,15 @@ func tables(records []Record) string {
 			}
 		}
 	}
+	from := Names()
+	if r := newest[EngineScenario]; r != nil {
+		b.WriteString("\n" + engineTable(r))
+		from = append(from, EngineScenario)
+	}
 	b.WriteString("\nWhere and when:\n\n")
 	seen := map[string]bool{}
-	for i := range scenarios {
-		if r := newest[scenarios[i].name]; r != nil && !seen[r.Time] {
+	for _, name := range from {
+		if r := newest[name]; r != nil && !seen[r.Time] {
 			seen[r.Time] = true
 			fmt.Fprintf(&b, "- %s, commit %s: %d × %s, %.0f GiB, Linux %s, %s; load at the start %.1f; CRC-32C of 1 GiB %.0f ms; fdatasync %.0f µs\n",
 				r.Time, r.Commit, r.Machine.Cores, r.Machine.CPU, r.Machine.MemoryGiB, r.Machine.Kernel, r.Machine.Go,
