@@ -385,6 +385,9 @@ func TestValuesAfterErrors(t *testing.T) {
 	if m, err := DecodeMark(pair(2, -1), Strict); err == nil || m != (Mark{}) {
 		t.Error(m, err)
 	}
+	if v, err := DecodeFrontier(AppendNumber(nil, -1), Strict); err == nil || v != 0 {
+		t.Error(v, err)
+	}
 	if q, err := DecodeQueue(pair(3, 3), Strict); err != nil || q != (Queue{3, 3}) {
 		t.Error(q, err)
 	}
