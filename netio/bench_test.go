@@ -184,10 +184,9 @@ func BenchmarkSendfile(b *testing.B) {
 	}
 }
 
-// BenchmarkTLS puts TLS beside plaintext: the receiving half of Produce and the sending half of Fetch. With -count the variants
-// take turns, so that both see the same machine:
+// BenchmarkTLS puts TLS beside plaintext: the receiving half of Produce and the sending half of Fetch. Interleaved:
 //
-//	go test -run xxx -bench TLS -benchtime 2000x -count 5 ./netio
+//	for i in 1 2 3 4 5; do go test -run xxx -bench TLS -benchtime 2000x ./netio; done
 func BenchmarkTLS(b *testing.B) {
 	cert, _ := testCert(b, "server")
 	for _, size := range []struct {

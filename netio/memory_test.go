@@ -134,3 +134,96 @@ func TestIdleConnectionMemory(t *testing.T) {
 		t.Errorf("%d connections are open, want %d", n, conns)
 	}
 }
+
+// Over TLS nothing is allocated but what crypto/tls does: for each record that it reads two readers of a few words, here on both sides.
+func TestFewAllocationsOverTLS(t *testing.T) {
+	f := tempFile(t, pattern(1, 1<<20))
+	ref := &countRef{}
+	_, addr, client := serveTLS(t, Config{Loops: 1}, &hooks{frame: func(c *Conn, b []byte) {
+		r := c.NewReply()
+		r.Buf = appendFrame(r.Buf[:0], b[:16])
+		r.Buf[2] = 0x4e // 20,000 bytes more or less: the size is not looked at
+		r.Parts = append(r.Parts, Part{To: len(r.Buf)}, Part{FD: int(f.Fd()), Len: 20_000, Ref: ref})
+		r.Send()
+	}}, nil)
+	for _, size := range []int{100, 20_000, 300_000} {
+		c := dialTLS(t, addr, client)
+		req, answer := appendFrame(nil, pattern(2, size)), make([]byte, 20+20_000)
+		exchange := func() {
+			if _, err := c.Write(req); err != nil {
+				t.Fatal(err)
+			}
+			for at := 0; at < len(answer); {
+				n, err := c.Read(answer[at:])
+				if err != nil {
+					t.Fatal(err)
+				}
+				at += n
+			}
+		}
+		for range 50 {
+			exchange()
+		}
+		records := float64(size/(16<<10) + 1 + 2)
+		if n := testing.AllocsPerRun(100, exchange); n > 3*records {
+			t.Errorf("%v allocations for a frame of %d bytes", n, size)
+		}
+	}
+}
+
+// Fifteen thousand connections on two loops, when the process may have that many descriptors: spread evenly, all served; one more than the limit is refused, and when all are gone nothing is left.
+func TestManyConnections(t *testing.T) {
+	conns := 15_000
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if most := int(limit.Cur)/2 - 200; most < conns || testing.Short() {
+		conns = min(most, 2000)
+		t.Logf("only %d connections", conns)
+	}
+	s, addr := serve(t, Config{Loops: 2, Backlog: 4096}, &hooks{frame: echo})
+	limits := NoLimits()
+	limits.MaxConns = conns
+	if err := s.SetLimits(limits); err != nil {
+		t.Fatal(err)
+	}
+	_, sa := rawSocket(t, addr)
+	req := appendFrame(nil, pattern(1, 100))
+	answer := make([]byte, len(req))
+	fds := make([]int, 0, conns)
+	for range conns {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Connect(fd, sa)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fds = append(fds, fd)
+	}
+	for range 2 {
+		for _, fd := range fds {
+			exchange(t, fd, req, answer)
+		}
+	}
+	if _, ok := served(t, addr); ok {
+		t.Error("one more than the limit is served")
+	}
+	for _, l := range s.Loops() {
+		onLoop(t, l, func() {
+			if l.Conns() != conns/2 {
+				t.Errorf("loop %d has %d connections of %d", l.Index(), l.Conns(), conns)
+			}
+		})
+	}
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	eventually(t, "all are gone", func() bool { return s.Stats().Conns == 0 })
+	s.limits.mu.Lock()
+	defer s.limits.mu.Unlock()
+	if n := len(s.limits.counts); n != 0 {
+		t.Errorf("%d addresses are still counted", n)
+	}
+}
