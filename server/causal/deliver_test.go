@@ -348,6 +348,25 @@ func TestPages(t *testing.T) {
 	}
 }
 
+// TestPagesInterleaved: records come and go while a part of the queue is on disk alone.
+func TestPagesInterleaved(t *testing.T) {
+	r := newRig(t, func(r *rig) { r.cfg.HeldBytes = 500 }, a, b)
+	next := int64(0)
+	for i := range int64(40) {
+		for range 3 {
+			r.feed(a, rec(next, off(b, next)))
+			next++
+		}
+		if r.memory > 500+PageRecords*100 {
+			t.Fatalf("%d bytes in memory", r.memory)
+		}
+		r.feed(b, rec(i), fmt.Sprintf("2:0@%d", i), fmt.Sprintf("1:0@%d", i))
+	}
+	if s, _ := r.Channel(a); s.Held != 80 || s.Head != 40 || r.Counts().PagesRead == 0 {
+		t.Errorf("%+v, %d pages read", s, r.Counts().PagesRead)
+	}
+}
+
 // TestCoalescing: what came and went between two commits is not written, and a value once.
 func TestCoalescing(t *testing.T) {
 	r := newRig(t, nil, a, b)

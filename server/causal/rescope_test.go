@@ -131,6 +131,25 @@ func TestGrow(t *testing.T) {
 	}
 }
 
+// TestGrowInTheMiddle: a life that ends in the middle of a release, and the next consumes what the next record claims: that now
+// waits, but the offsets before it still count as delivered.
+func TestGrowInTheMiddle(t *testing.T) {
+	d := ch(4, 0)
+	r := newRig(t, func(r *rig) { r.cfg.ReleaseBytes = 1 }, a, b, c)
+	r.feed(a, rec(0, off(c, 0)))
+	r.feed(a, rec(5, off(c, 0), seq(d, other, 0)))
+	r.feed(c, rec(0), "3:0@0", "1:0@0")
+	r.cfg.Consumed = append(r.cfg.Consumed, d)
+	r.start()
+	out, err := r.Resume(nil)
+	r.check(out, err, nil)
+	if f := r.frontier(a); f != 4 {
+		t.Errorf("frontier %d", f)
+	}
+	r.feed(b, rec(0, off(a, 4)), "2:0@0")
+	r.feed(d, tagged(0, other, 0), "4:0@0", "1:0@5")
+}
+
 // TestRecreated: a recreated topic is another channel. The old one leaves, with what is known of it; claims on it mean
 // nothing for the new one.
 func TestRecreated(t *testing.T) {
