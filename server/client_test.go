@@ -72,7 +72,13 @@ type client struct {
 
 func dial(t testing.TB, b *Broker) *client {
 	t.Helper()
-	c, err := net.Dial("tcp", b.Ready().Listeners["PLAINTEXT"])
+	return dialAt(t, b.Ready().Listeners["PLAINTEXT"])
+}
+
+// dialAt connects to a broker of any process.
+func dialAt(t testing.TB, addr string) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

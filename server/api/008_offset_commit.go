@@ -67,8 +67,8 @@ func mergeNamed[T any](ts []T, name func(*T) string, join func(into, t *T)) []T 
 	return out
 }
 
-// refusedCommit answers every partition with the same code.
-func refusedCommit(q *api.OffsetCommitRequest, code api.ErrorCode) *api.OffsetCommitResponse {
+// refusedCommit answers every partition with the same code, but those that do not exist: they are looked for first.
+func refusedCommit(c *call, q *api.OffsetCommitRequest, code api.ErrorCode) *api.OffsetCommitResponse {
 	p := new(api.OffsetCommitResponse)
 	for i := range q.Topics {
 		if len(q.Topics[i].Partitions) == 0 {
@@ -76,9 +76,12 @@ func refusedCommit(q *api.OffsetCommitRequest, code api.ErrorCode) *api.OffsetCo
 		}
 		t := api.Next(&p.Topics)
 		t.Name = q.Topics[i].Name
+		topic := c.s.topics.ByName(t.Name)
 		for j := range q.Topics[i].Partitions {
 			out := api.Next(&t.Partitions)
-			out.PartitionIndex, out.ErrorCode = q.Topics[i].Partitions[j].PartitionIndex, code
+			if out.PartitionIndex, out.ErrorCode = q.Topics[i].Partitions[j].PartitionIndex, code; topic == nil || topic.Partition(out.PartitionIndex) == nil {
+				out.ErrorCode = api.ErrUnknownTopicOrPartition
+			}
 		}
 	}
 	return p
@@ -86,14 +89,17 @@ func refusedCommit(q *api.OffsetCommitRequest, code api.ErrorCode) *api.OffsetCo
 
 // commitToZooKeeper answers v0: partitions that do not exist with 3, and when there is any other, all with 35.
 func commitToZooKeeper(c *call, q *api.OffsetCommitRequest, p *api.OffsetCommitResponse) {
-	code := api.ErrUnknownTopicOrPartition
-	for i := range q.Topics {
-		t := c.s.topics.ByName(q.Topics[i].Name)
-		for j := range q.Topics[i].Partitions {
-			if t != nil && t.Partition(q.Topics[i].Partitions[j].PartitionIndex) != nil {
-				code = api.ErrUnsupportedVersion
+	*p = *refusedCommit(c, q, api.ErrUnsupportedVersion)
+	each := func(f func(code *api.ErrorCode)) {
+		for i := range p.Topics {
+			for j := range p.Topics[i].Partitions {
+				f(&p.Topics[i].Partitions[j].ErrorCode)
 			}
 		}
 	}
-	*p = *refusedCommit(q, code)
+	any := false
+	each(func(code *api.ErrorCode) { any = any || *code == api.ErrUnsupportedVersion })
+	if any {
+		each(func(code *api.ErrorCode) { *code = api.ErrUnsupportedVersion })
+	}
 }

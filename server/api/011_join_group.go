@@ -18,7 +18,7 @@ var joinGroup = shardCall(func(q *api.JoinGroupRequest) string { return q.GroupI
 	func(c *call, s *group.Shard, q *api.JoinGroupRequest, now time.Time, reply func(*api.JoinGroupResponse)) coordinator.Outcome {
 		return s.Join(q, c.client(), c.version(), now, reply)
 	},
-	func(q *api.JoinGroupRequest, code api.ErrorCode) *api.JoinGroupResponse {
+	func(_ *call, q *api.JoinGroupRequest, code api.ErrorCode) *api.JoinGroupResponse {
 		p := new(api.JoinGroupResponse)
 		p.Default()
 		p.ErrorCode, p.MemberId = code, q.MemberId

@@ -19,6 +19,6 @@ var heartbeat = shardCall(func(q *api.HeartbeatRequest) string { return q.GroupI
 			reply(p)
 		}}
 	},
-	func(_ *api.HeartbeatRequest, code api.ErrorCode) *api.HeartbeatResponse {
+	func(_ *call, _ *api.HeartbeatRequest, code api.ErrorCode) *api.HeartbeatResponse {
 		return &api.HeartbeatResponse{ErrorCode: code}
 	})

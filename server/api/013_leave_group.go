@@ -13,6 +13,6 @@ var leaveGroup = shardCall(func(q *api.LeaveGroupRequest) string { return q.Grou
 	func(c *call, s *group.Shard, q *api.LeaveGroupRequest, now time.Time, reply func(*api.LeaveGroupResponse)) coordinator.Outcome {
 		return s.Leave(q, c.version(), now, reply)
 	},
-	func(_ *api.LeaveGroupRequest, code api.ErrorCode) *api.LeaveGroupResponse {
+	func(_ *call, _ *api.LeaveGroupRequest, code api.ErrorCode) *api.LeaveGroupResponse {
 		return &api.LeaveGroupResponse{ErrorCode: code}
 	})

@@ -18,6 +18,6 @@ var syncGroup = shardCall(func(q *api.SyncGroupRequest) string { return q.GroupI
 		return s.Sync(q, c.version(), now, reply)
 	}, refusedSync)
 
-func refusedSync(_ *api.SyncGroupRequest, code api.ErrorCode) *api.SyncGroupResponse {
+func refusedSync(_ *call, _ *api.SyncGroupRequest, code api.ErrorCode) *api.SyncGroupResponse {
 	return &api.SyncGroupResponse{ErrorCode: code}
 }

@@ -13,6 +13,6 @@ var offsetDelete = shardCall(func(q *api.OffsetDeleteRequest) string { return q.
 	func(_ *call, s *group.Shard, q *api.OffsetDeleteRequest, now time.Time, reply func(*api.OffsetDeleteResponse)) coordinator.Outcome {
 		return s.DeleteOffsets(q, now, reply)
 	},
-	func(_ *api.OffsetDeleteRequest, code api.ErrorCode) *api.OffsetDeleteResponse {
+	func(_ *call, _ *api.OffsetDeleteRequest, code api.ErrorCode) *api.OffsetDeleteResponse {
 		return &api.OffsetDeleteResponse{ErrorCode: code}
 	})

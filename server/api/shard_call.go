@@ -27,7 +27,7 @@ type groupOp = coordinator.Op[*group.Shard]
 // it was not run. With barrier the connection is held until the answer.
 func shardCall[Q, P any, PQ message[Q], PP message[P]](key func(q PQ) string, barrier bool,
 	serve func(c *call, s *group.Shard, q PQ, now time.Time, reply func(PP)) coordinator.Outcome,
-	refused func(q PQ, code api.ErrorCode) PP) func(*call) {
+	refused func(c *call, q PQ, code api.ErrorCode) PP) func(*call) {
 	return func(c *call) {
 		c = c.detach()
 		q := PQ(new(Q))
@@ -40,7 +40,7 @@ func shardCall[Q, P any, PQ message[Q], PP message[P]](key func(q PQ) string, ba
 		}
 		c.onShard(key(q), func(s *group.Shard, now time.Time) coordinator.Outcome {
 			return serve(c, s, q, now, func(p PP) { c.answer(p) })
-		}, func(err error) { c.answer(refused(q, group.Refusal(c.h.key, err))) })
+		}, func(err error) { c.answer(refused(c, q, group.Refusal(c.h.key, err))) })
 	}
 }
 

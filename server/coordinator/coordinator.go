@@ -17,10 +17,10 @@ import (
 
 // Why a shard refuses an operation. The operation was not run.
 var (
-	ErrLoading      = errors.New("coordinator: the shard is being loaded")              // 14
-	ErrNotAvailable = errors.New("coordinator: the internal topic is not there yet")    // 15
-	ErrNotOwned     = errors.New("coordinator: the shard's log failed or was closed")   // 16
-	ErrTooLarge     = errors.New("coordinator: the batch exceeds what the topic takes") // 10 in the log; what a client sees is its API's business
+	ErrLoading      = errors.New("coordinator: the shard is being loaded")                                                     // 14
+	ErrNotAvailable = errors.New("coordinator: the shard cannot write now, for want of room")                                  // 15
+	ErrNotOwned     = errors.New("coordinator: the internal topic is not there yet, the shard's log failed, or it was closed") // 16
+	ErrTooLarge     = errors.New("coordinator: the batch exceeds what the topic takes")                                        // 10 in the log; what a client sees is its API's business
 )
 
 // Entry is one record of the internal topic. A nil Value is a tombstone. Both are kept until the batch is made and not changed.

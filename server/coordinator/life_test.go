@@ -248,7 +248,7 @@ func TestTopicMadeAnew(t *testing.T) {
 	if err := r.topics.Delete(r.topics.ByName(topics.OffsetsTopic)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.try("a", put("a", "2")); !errors.Is(err, ErrNotAvailable) {
+	if err := r.try("a", put("a", "2")); !errors.Is(err, ErrNotOwned) {
 		t.Errorf("without a topic: %v", err)
 	}
 	if err := r.wait(parked); !errors.Is(err, ErrNotOwned) {

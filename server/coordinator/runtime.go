@@ -96,7 +96,7 @@ func (r *Runtime[S]) find() (*home[S], error) {
 		if h != nil {
 			r.bind(nil)
 		}
-		return nil, ErrNotAvailable
+		return nil, ErrNotOwned
 	}
 	if h == nil || h.topic != t {
 		h = r.bind(t)

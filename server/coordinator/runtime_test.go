@@ -153,7 +153,7 @@ func TestFullDisk(t *testing.T) {
 	if err := r.faults.Set("write of *.log: ENOSPC; allocate of *.log: ENOSPC"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.do("a", put("a", "2")); !errors.Is(err, ErrNotOwned) {
+	if err := r.do("a", put("a", "2")); !errors.Is(err, ErrNotAvailable) {
 		t.Errorf("a write without room: %v", err)
 	}
 	if got := r.values()["a"]; got != "1" {
@@ -298,7 +298,7 @@ func TestLargeWrites(t *testing.T) {
 	if err := r.faults.Set("2nd write of *.log: ENOSPC; allocate of *.log: ENOSPC"); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.do("g", many(60, true)); !errors.Is(err, ErrNotOwned) {
+	if err := r.do("g", many(60, true)); !errors.Is(err, ErrNotAvailable) {
 		t.Errorf("a split write that fails in the middle: %v", err)
 	}
 }

@@ -198,6 +198,8 @@ func (sh *shard[S]) appendBatch(data []byte) (base int64, err error) {
 	switch {
 	case errors.Is(e.Err, engine.ErrTooLarge):
 		return 0, fmt.Errorf("%w: %w", ErrTooLarge, e.Err)
+	case e.Err != nil && sh.partition.Log.Err() == nil:
+		return 0, fmt.Errorf("%w: %w", ErrNotAvailable, e.Err)
 	case e.Err != nil:
 		return 0, fmt.Errorf("%w: %w", ErrNotOwned, e.Err)
 	}
