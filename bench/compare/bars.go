@@ -22,6 +22,8 @@ const (
 	probePerSecond    = "probe_syncs_per_second"
 	acksOfWriters     = "acks_per_sync_of_writers"
 	syncsOfProbe      = "syncs_of_probe"
+	probeP99          = "probe_p99_us"
+	p99OfProbe        = "p99_of_probe"
 	startMs           = "start_ms"
 	idleCPU           = "idle_cpu_percent"
 	bytesPerConn      = "bytes_per_connection"

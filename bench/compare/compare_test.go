@@ -128,7 +128,7 @@ func TestProduceScenario(t *testing.T) {
 func TestOtherScenarios(t *testing.T) {
 	records, _ := tiny(t, "fetch-64k", "commit-64", "start", "idle", "connections")
 	want := map[string][]string{
-		"fetch-64k": {bytesPerSecond, cpuPerGB}, "commit-64": {syncsPerSecond, probePerSecond, acksOfWriters, syncsOfProbe},
+		"fetch-64k": {bytesPerSecond, cpuPerGB}, "commit-64": {syncsPerSecond, probePerSecond, acksOfWriters, syncsOfProbe, probeP99, p99OfProbe},
 		"start": {startMs}, "idle": {rssAnonMiB}, "connections": nil,
 	}
 	if len(records) != len(want) {

@@ -101,7 +101,7 @@ func calibrate(dir string) (Calibration, error) {
 
 type probed struct {
 	perSecond float64
-	p50       float64 // µs
+	p50, p99  float64 // µs
 }
 
 // probe writes n bytes and calls fdatasync, one after the other, in a file that has been written and synced before: the
@@ -138,6 +138,7 @@ func probe(dir string, n int, howLong time.Duration) (p probed, err error) {
 	p.perSecond = float64(len(took)) / time.Since(start).Seconds()
 	slices.Sort(took)
 	p.p50 = float64(took[len(took)/2].Nanoseconds()) / 1e3
+	p.p99 = float64(took[len(took)*99/100].Nanoseconds()) / 1e3
 	return p, nil
 }
 

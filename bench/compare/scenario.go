@@ -63,19 +63,27 @@ var scenarios = []scenario{
 	},
 	{
 		name: "commit-64", what: "group commit, closed loop of 64 writers of 1 KiB records on one partition, a connection each", subjects: alone, rounds: 3,
-		measure: func(t *turn) error { return t.commit(64, 64) }, bars: commitBars,
+		measure: func(t *turn) error { return t.commit(64, 64, 1) }, bars: commitBars,
 	},
 	{
 		name: "commit-512", what: "group commit, closed loop of 512 writers of 1 KiB records on one partition, a connection each", subjects: alone, rounds: 3,
-		measure: func(t *turn) error { return t.commit(512, 512) }, bars: commitBars,
+		measure: func(t *turn) error { return t.commit(512, 512, 1) }, bars: commitBars,
 	},
 	{
 		name: "commit-64-shared", what: "group commit, closed loop of 64 writers of 1 KiB records on one partition, over 8 connections", subjects: alone, rounds: 3,
-		measure: func(t *turn) error { return t.commit(64, 8) }, bars: commitBars,
+		measure: func(t *turn) error { return t.commit(64, 8, 1) }, bars: commitBars,
 	},
 	{
 		name: "commit-512-shared", what: "group commit, closed loop of 512 writers of 1 KiB records on one partition, over 8 connections", subjects: alone, rounds: 3,
-		measure: func(t *turn) error { return t.commit(512, 8) }, bars: commitBars,
+		measure: func(t *turn) error { return t.commit(512, 8, 1) }, bars: commitBars,
+	},
+	{
+		name: "commit-64-partitions", what: "group commit, closed loop of 64 writers of 1 KiB records on 64 partitions, a connection each", subjects: alone, rounds: 3,
+		measure: func(t *turn) error { return t.commit(64, 64, 64) },
+		bars: []Bar{
+			atLeast(0.8, acksOfWriters, "", "acks per sync, of the writers"), atLeast(0.6, syncsOfProbe, "", "syncs/s, of a bare fdatasync probe of one file"),
+			atMost(2, p99OfProbe, "times the probe's p99, for the p99 of an acknowledgement"),
+		},
 	},
 	{
 		name: "start", what: "start to the first answered ApiVersions, empty directory", subjects: alone, rounds: 20,

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// syncsMetric is the broker's counter of logs that its group commit synced.
-const syncsMetric = "kaas_commit_syncs_total"
+// syncsMetric is the broker's counter of the rounds of its group commit: each makes all logs durable that have something to sync.
+const syncsMetric = "kaas_commit_rounds_total"
 
 var errNoCounter = errors.New("the broker's metrics have no " + syncsMetric)
 

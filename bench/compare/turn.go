@@ -133,7 +133,7 @@ func (t *turn) fetch(maxBytes int) error {
 }
 
 // commit runs writers that each wait for their acknowledgement, spread over connections, between two probes of the disk with as many bytes per sync.
-func (t *turn) commit(writers, connections int) error {
+func (t *turn) commit(writers, connections, partitions int) error {
 	batch, _, err := frames.Batch(1, kib, 0)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (t *turn) commit(writers, connections int) error {
 	err = t.with(groupCommit, func(p *process) error {
 		return t.charge(p, func() (load.Result, error) {
 			r, err := load.Produce(load.ProduceConfig{
-				Brokers: []string{p.address}, Topic: topicName, Partitions: 1, Connections: connections, Pipeline: writers / connections, BatchBytes: 1, RecordBytes: kib,
+				Brokers: []string{p.address}, Topic: topicName, Partitions: partitions, Connections: connections, Pipeline: writers / connections, BatchBytes: 1, RecordBytes: kib,
 				Acks: -1, Limits: load.Limits{Duration: howLong},
 			})
 			acks, seconds = r.Requests, r.Seconds
@@ -175,6 +175,8 @@ func (t *turn) commit(writers, connections int) error {
 	}
 	t.figures[syncsPerSecond] = syncs / seconds
 	t.figures[acksOfWriters] = float64(acks) / syncs / float64(writers)
+	t.figures[probeP99] = (before.p99 + after.p99) / 2
+	t.figures[p99OfProbe] = t.figures[latencyP99] / t.figures[probeP99]
 	t.figures[syncsOfProbe] = t.figures[syncsPerSecond] / t.figures[probePerSecond]
 	return nil
 }
