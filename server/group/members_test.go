@@ -113,6 +113,45 @@ func TestAssignmentOvertaken(t *testing.T) {
 	want(t, "generation", c.got().GenerationId, 2)
 }
 
+// Even when the next generation has begun: the assignment of the one before is not given to it.
+func TestAssignmentOvertakenTwice(t *testing.T) {
+	f := newFake(t)
+	m1, a := f.enter(joiner{})
+	f.pass(0)
+	a.got()
+	f.hold = true
+	b := f.sync("g", m1, "", 1, map[string]string{m1: "old"})
+	c := f.join(joiner{version: 3})
+	d := f.join(joiner{id: m1})
+	f.hold = false
+	f.flush()
+	want(t, "sync", b.got().ErrorCode, api.ErrRebalanceInProgress)
+	want(t, "generation", d.got().GenerationId, 2)
+	f.wantState("g", "CompletingRebalance")
+	e := f.syncAt(&api.SyncGroupRequest{GroupId: "g", MemberId: c.got().MemberId, GenerationId: 2}, 3)
+	e.parked()
+	f.sync("g", m1, "", 2, map[string]string{c.p.MemberId: "new"}).got()
+	want(t, "assignment", string(e.got().Assignment), "new")
+}
+
+// A write that takes as long as a session does not end one: it begins when the answer goes out.
+func TestSlowWriteKeepsSession(t *testing.T) {
+	f := newFake(t)
+	m1, a := f.enter(joiner{})
+	f.pass(0)
+	a.got()
+	f.hold = true
+	b := f.sync("g", m1, "", 1, nil)
+	f.pass(9 * time.Second)
+	f.hold = false
+	f.flush()
+	b.got()
+	f.pass(9 * time.Second)
+	f.wantState("g", "Stable")
+	f.pass(time.Second)
+	f.wantState("g", "Empty")
+}
+
 // Regression 47.
 func TestHeartbeat(t *testing.T) {
 	f := newFake(t)

@@ -253,7 +253,7 @@ func (m *model) joinedBy(c *consumer) {
 			m.commitBy(c)
 			c.owns = nil
 		}
-		if m.r.IntN(40) == 0 {
+		if m.r.IntN(12) == 0 {
 			m.seen["never syncs"]++
 			c.stable = true // and beats
 			return
@@ -586,7 +586,7 @@ func (s *Shard) durable() map[string]string {
 func (m *model) drain() {
 	m.letGo()
 	m.fail = nil
-	for range modelParked / (5 * time.Second) { // those that live beat, and do nothing else: that must not hold up the others
+	for range modelParked/(5*time.Second) + 2 { // those that live beat, and do nothing else: that must not hold up the others
 		m.pass(5 * time.Second)
 		for _, c := range m.consumers {
 			if !c.down && c.id != "" && (c.joining == nil || c.joining.p != nil) {

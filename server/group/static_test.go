@@ -109,6 +109,28 @@ func TestStaticNotWritten(t *testing.T) {
 	_ = b
 }
 
+// Its alarm rang for nobody while the write took long: the session runs all the same.
+func TestStaticSlowWrite(t *testing.T) {
+	f := newFake(t)
+	a, _ := f.statics()
+	f.hold = true
+	x := f.join(joiner{instance: "b", metadata: "b"})
+	for range 2 {
+		f.pass(8 * time.Second)
+		f.beat("g", a, "a", 1)
+	}
+	f.hold = false
+	f.flush()
+	want(t, "answered", x.got().ErrorCode, api.ErrNone)
+	for range 2 {
+		f.wantState("g", "Stable")
+		f.pass(5 * time.Second)
+		f.beat("g", a, "a", 1)
+	}
+	f.wantState("g", "PreparingRebalance")
+	want(t, "gone", f.beat("g", x.p.MemberId, "b", 1), api.ErrUnknownMemberId)
+}
+
 // A rebalance that begins while the new id is written takes the member in.
 func TestStaticOvertaken(t *testing.T) {
 	f := newFake(t)
