@@ -166,6 +166,7 @@ type Engine struct {
 	flusher flusher
 	opened  time.Time
 	closed  atomic.Bool
+	crowd   atomic.Bool  // syncCrowd has not looked yet
 	memory  atomic.Int64 // bytes held by a Memory storage
 	expiry  atomic.Int64 // of producers, in ms
 	stop    chan struct{}
@@ -205,6 +206,7 @@ func Open(cfg Config) (*Engine, error) {
 	}
 	e.lock = lock
 	e.files = segment.NewFiles(cfg.FS, cfg.MaxOpenFiles, maxMaps, cfg.Storage == Memory)
+	e.files.Crowded = e.syncCrowd
 	e.work.max, e.reaper.max = cfg.Workers, 1
 	e.SetProducerExpiry(cfg.ProducerExpiry)
 	e.shared = newShared(e)

@@ -69,6 +69,29 @@ func (e *Engine) Maintain() {
 	}
 }
 
+// syncCrowd has the descriptors of all logs made evictable, in the background; once, however often it is called meanwhile.
+func (e *Engine) syncCrowd() {
+	if e.crowd.Swap(true) {
+		return
+	}
+	e.Go(func() {
+		e.mu.Lock()
+		logs := make([]*Log, 0, len(e.logs))
+		for l := range e.logs {
+			if l.Loaded() && l.Err() == nil {
+				logs = append(logs, l)
+			}
+		}
+		e.mu.Unlock()
+		e.crowd.Store(false)
+		each(logs, e.cfg.CommitThreads, func(l *Log) {
+			if !e.closed.Load() {
+				l.syncIdle()
+			}
+		})
+	})
+}
+
 // syncIdle makes descriptors evictable again that have unsynced writes.
 func (l *Log) syncIdle() {
 	for _, s := range *l.segs.Load() {

@@ -2,9 +2,15 @@ package engine
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"kaas/engine/vfs"
 )
 
 // TestKnownLogsAreSmall: the heap of a log that is only known, new or not.
@@ -28,6 +34,79 @@ func TestKnownLogsAreSmall(t *testing.T) {
 		}
 		runtime.KeepAlive(logs)
 	}
+}
+
+// TestManyLogsOfFewDescriptors: appends to many logs, and reads of all of them, stay within the limits of open files and maps, whatever the
+// durability: also when nothing is ever committed.
+func TestManyLogsOfFewDescriptors(t *testing.T) {
+	for _, d := range []Durability{PageCache, GroupCommit} {
+		f := newFixture(t, func(c *Config) { c.MaxOpenFiles, c.Durability, c.FS = 16, d, hasty{vfs.OS} })
+		const n = 120
+		cfg := small(2000)
+		cfg.IndexIntervalBytes = 1
+		logs := make([]*Log, n)
+		lowerDescriptors(t, 16+16/2+48) // workers and commits hold some for a moment
+		for i := range logs {
+			logs[i] = f.e.OpenLog(LogSpec{Topic: "m", Partition: int32(i), Config: cfg, New: true})
+			for range 2 {
+				f.append(logs[i], spec{size: 900})
+			}
+		}
+		for range 2 { // at the end of a log that is written to, and of one that is loaded for it
+			for _, l := range logs {
+				if e := f.append(l, spec{size: 900}); d == GroupCommit {
+					f.durable(l, e)
+				}
+				if got := f.readAll(l, 0); len(got) < 3 {
+					t.Fatalf("%v: read %v", l, got)
+				}
+			}
+			if s := f.e.Stats(); s.OpenFiles > 32 || s.Maps > 2*32 {
+				t.Errorf("%+v", s)
+			}
+			f.close()
+			f.open()
+			for i := range logs {
+				logs[i] = f.e.OpenLog(LogSpec{Topic: "m", Partition: int32(i), Config: cfg})
+			}
+		}
+	}
+}
+
+// hasty is a file system that syncs nothing: thousands of syncs of a real disk are not what a test is about.
+type hasty struct{ vfs.FS }
+
+type hastyFile struct{ vfs.File }
+
+func (h hasty) Open(name string, mode vfs.Mode) (vfs.File, error) {
+	f, err := h.FS.Open(name, mode)
+	return hastyFile{f}, err
+}
+func (hasty) SyncDir(string) error { return nil }
+func (hastyFile) Sync() error      { return nil }
+
+// lowerDescriptors leaves the process room for n more descriptors until the test ends.
+func lowerDescriptors(t *testing.T, n int) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	highest := 0
+	for _, d := range open {
+		if i, err := strconv.Atoi(d.Name()); err == nil {
+			highest = max(highest, i)
+		}
+	}
+	now := old
+	now.Cur = uint64(highest + 1 + n)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &now); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &old) })
 }
 
 // BenchmarkStart opens a data directory of 10,000 logs that was closed cleanly, as far as a broker needs it to be ready.

@@ -18,6 +18,9 @@ type Files struct {
 	maps    atomic.Int64
 	// memory: nothing outlives the process, so indexes stay on the heap.
 	memory bool
+	// Crowded, if set, is called when the bound is exceeded because too many descriptors have unsynced writes: whoever can is to sync them.
+	// It must not block.
+	Crowded func()
 
 	mu   sync.Mutex // guards open and hand
 	open []*Segment
@@ -112,8 +115,8 @@ func (s *Segment) hold(file vfs.File) *FileRef {
 }
 
 // admit adds an opened segment to the cache and closes another if there are too many. Descriptors with unsynced writes
-// are passed over: closing one would lose the error of a failed write-back. If all are such, the bound is exceeded until
-// the next sync; under page-cache durability the engine's maintenance syncs them.
+// are passed over: closing one would lose the error of a failed write-back. If all are such, Crowded is told and the bound is exceeded;
+// by more than half, whoever opens files faster than others sync them syncs one for each.
 func (f *Files) admit(s *Segment) {
 	f.mu.Lock()
 	var victims [4]*Segment // more than one only after the bound was exceeded
@@ -131,10 +134,24 @@ func (f *Files) admit(s *Segment) {
 		n++
 		f.removeAt(f.hand)
 	}
+	crowded := n == 0 && len(f.open) >= f.maxOpen
+	if crowded && len(f.open) >= f.maxOpen+f.maxOpen/2 {
+		f.hand %= len(f.open)
+		victims[n] = f.open[f.hand]
+		n++
+		f.removeAt(f.hand)
+	}
 	s.slot = len(f.open)
 	f.open = append(f.open, s)
 	f.mu.Unlock()
+	if crowded && f.Crowded != nil {
+		f.Crowded()
+	}
 	for _, v := range victims[:n] {
+		if r := v.ref.Load(); v.Dirty() && r != nil && r.acquire() {
+			_ = v.syncFile(r.file) // the segment remembers an error
+			r.Release()
+		}
 		v.drop()
 	}
 }
