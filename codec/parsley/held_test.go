@@ -83,12 +83,14 @@ func TestHeldStrict(t *testing.T) {
 	}
 }
 
-// A clock that is null is corrupt for both, each in its way.
-func TestHeldWithoutClock(t *testing.T) {
+// A clock that is null is corrupt for both, each in its way; one out of order for Strict.
+func TestHeldClock(t *testing.T) {
 	var h Held
 	b := spaced(t, heldHead+heldTag+"fffffffe"+heldBody)
 	wantCorrupt(t, "strict", h.Decode(b, Strict), heldWhat, 41, ErrLength)
 	wantCorrupt(t, "parity", h.Decode(b, Parity), "clock", 0, ErrTruncated)
+	disorder := "00000041 01 00000002" + hexB + "00000000 0000000000000001" + hexA + "00000000 0000000000000002 00000000"
+	wantCorrupt(t, "disorder", h.Decode(spaced(t, heldHead+heldTag+disorder+heldBody), Strict), "clock", 33, ErrOrder)
 }
 
 // What Parity makes of records that Strict refuses.
