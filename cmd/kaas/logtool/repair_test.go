@@ -208,8 +208,10 @@ func otherHarms() []harm {
 // TestRepair damages one thing at a time. A dry run changes nothing; a repair changes what it says, of which the backup has all; then all
 // is in order, a second one has nothing to do, and the broker opens the directory with every record.
 func TestRepair(t *testing.T) {
+	original(t) // before they run beside each other
 	for _, c := range slices.Concat(segmentHarms(), otherHarms()) {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			data := filled(t)
 			dir := filepath.Join(data, "orders-0")
 			l := logs(t, dir)
