@@ -30,8 +30,10 @@ type classic struct {
 	leader       string          // member id, "" for none
 
 	members map[string]*member
-	order   []*member // the same, by arrival: whoever is first leads when the leader is gone
-	names   []vote    // how many members can do which protocol
+	order   []*member    // the same, by arrival: whoever is first leads when the leader is gone
+	names   map[name]int // how many members can do which protocol
+	// instances finds static members; nil without any.
+	instances map[string]*member
 	// handedOut are ids that were given out with error 79 and have not come back.
 	handedOut map[string]*handedOut
 	waiting   int // members whose JoinGroup is parked
@@ -48,12 +50,6 @@ type classic struct {
 
 // name is a string of which many groups hold the same: one copy, and cheap to compare.
 type name = unique.Handle[string]
-
-// vote is a protocol and a number of members.
-type vote struct {
-	name  name
-	count int
-}
 
 // protocol is what a member offers.
 type protocol struct {
@@ -114,7 +110,7 @@ func (m *member) matches(offer []api.JoinGroupRequestJoinGroupRequestProtocol) b
 // membership finds the members of a group or makes an empty one.
 func (g *group) membership(now time.Time) *classic {
 	if g.classic == nil {
-		g.classic = &classic{g: g, members: make(map[string]*member), since: now.UnixMilli()}
+		g.classic = &classic{g: g, members: make(map[string]*member), names: make(map[name]int), since: now.UnixMilli()}
 	}
 	return g.classic
 }
@@ -126,36 +122,26 @@ func (c *classic) enter(st state, now time.Time) {
 }
 
 // static finds the member that holds an instance id.
-func (c *classic) static(instance string) *member {
-	for _, m := range c.order {
-		if m.instance.Valid && m.instance.String == instance {
-			return m
-		}
-	}
-	return nil
-}
+func (c *classic) static(instance string) *member { return c.instances[instance] }
 
-// count adds n for each protocol of m.
+// count adds n for each protocol of m. A stranger may offer very many, and the same more than once.
 func (c *classic) count(m *member, n int) {
+	seen := make(map[name]struct{}, len(m.protocols))
 	for i := range m.protocols {
-		name := m.protocols[i].name
-		if slices.ContainsFunc(m.protocols[:i], func(p protocol) bool { return p.name == name }) {
+		p := m.protocols[i].name
+		if _, again := seen[p]; again {
 			continue
 		}
-		at := slices.IndexFunc(c.names, func(v vote) bool { return v.name == name })
-		if at < 0 {
-			c.names = append(c.names, vote{name: name})
-			at = len(c.names) - 1
-		}
-		if c.names[at].count += n; c.names[at].count == 0 {
-			c.names = slices.Delete(c.names, at, at+1)
+		seen[p] = struct{}{}
+		if c.names[p] += n; c.names[p] == 0 {
+			delete(c.names, p)
 		}
 	}
 }
 
 // common says whether all members can do a protocol. Nobody can do anything: all may have left while the first ones are waited for.
 func (c *classic) common(p name) bool {
-	return len(c.members) == 0 || slices.ContainsFunc(c.names, func(v vote) bool { return v.name == p && v.count == len(c.members) })
+	return len(c.members) == 0 || c.names[p] == len(c.members)
 }
 
 // supports says whether a member with this offer may come in (23).
@@ -167,29 +153,26 @@ func (c *classic) supports(protocolType string, offer []api.JoinGroupRequestJoin
 		func(o api.JoinGroupRequestJoinGroupRequestProtocol) bool { return c.common(unique.Make(o.Name)) })
 }
 
-// elect is the protocol that most members like best among those that all can do. Between equals the leader's taste decides.
+// elect is the protocol that most members like best among those that all can do. Between equals the one decides who came first.
 func (c *classic) elect() string {
-	var votes []vote
+	votes := make(map[name]int, 1)
+	var order []name
 	for _, m := range c.order {
 		for i := range m.protocols {
-			name := m.protocols[i].name
-			if !c.common(name) {
+			p := m.protocols[i].name
+			if !c.common(p) {
 				continue
 			}
-			at := slices.IndexFunc(votes, func(v vote) bool { return v.name == name })
-			if at < 0 {
-				votes = append(votes, vote{name: name})
-				at = len(votes) - 1
+			if votes[p]++; votes[p] == 1 {
+				order = append(order, p)
 			}
-			votes[at].count++
 			break
 		}
 	}
-	if len(votes) == 0 {
+	if len(order) == 0 {
 		return ""
 	}
-	best := slices.MaxFunc(votes, func(a, b vote) int { return a.count - b.count })
-	return best.name.Value()
+	return slices.MaxFunc(order, func(a, b name) int { return votes[a] - votes[b] }).Value()
 }
 
 // add takes m in. Its JoinGroup is parked in it already, or nil when it comes from the log.
@@ -202,6 +185,12 @@ func (c *classic) add(m *member, protocolType string) {
 	}
 	c.members[m.id] = m
 	c.order = append(c.order, m)
+	if m.static() {
+		if c.instances == nil {
+			c.instances = make(map[string]*member)
+		}
+		c.instances[m.instance.String] = m
+	}
 	c.count(m, 1)
 	if m.joining != nil {
 		c.waiting++
@@ -213,6 +202,9 @@ func (s *Shard) remove(c *classic, m *member) {
 	s.stop(&m.timer)
 	m.gone = true
 	delete(c.members, m.id)
+	if m.static() {
+		delete(c.instances, m.instance.String)
+	}
 	c.order = slices.DeleteFunc(c.order, func(o *member) bool { return o == m })
 	c.count(m, -1)
 	c.settleSync(m)

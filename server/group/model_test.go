@@ -605,7 +605,7 @@ func (m *model) drain() {
 		if st := g.state(); st != empty {
 			m.t.Fatalf("%s is %v for ever", id, st)
 		}
-		if c := g.classic; c != nil && (len(c.members)+len(c.order)+len(c.names)+len(c.handedOut)+c.waiting > 0 || c.leader != "") {
+		if c := g.classic; c != nil && (len(c.members)+len(c.order)+len(c.names)+len(c.instances)+len(c.handedOut)+c.waiting > 0 || c.leader != "") {
 			m.t.Fatalf("%s: left behind: %+v", id, c)
 		}
 		if len(g.writing) > 0 {

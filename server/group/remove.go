@@ -168,6 +168,7 @@ func (s *Shard) DeleteOffsets(q *api.OffsetDeleteRequest, _ time.Time, reply fun
 		return w.next()
 	}
 	var keys []topicPartition
+	named := make(map[topicPartition]struct{})
 	for i := range q.Topics {
 		t := &q.Topics[i]
 		topic := unique.Make(t.Name)
@@ -181,8 +182,11 @@ func (s *Shard) DeleteOffsets(q *api.OffsetDeleteRequest, _ time.Time, reply fun
 				all[j].ErrorCode = api.ErrUnknownTopicOrPartition
 			case subscribed(topic.Value()):
 				all[j].ErrorCode = api.ErrGroupSubscribedToTopic
-			case g.holds(k) && !slices.Contains(keys, k):
-				keys = append(keys, k)
+			case g.holds(k):
+				if _, again := named[k]; !again {
+					named[k] = struct{}{}
+					keys = append(keys, k)
+				}
 			}
 		}
 		p.Topics = append(p.Topics, api.OffsetDeleteResponseOffsetDeleteResponseTopic{Name: topic.Value(), Partitions: all})

@@ -156,7 +156,7 @@ func restored(g *group, v *api.GroupMetadataValue, version int16) *classic {
 	c := &classic{
 		g: g, generation: v.Generation, since: v.CurrentStateTimestamp, protocolType: cloned(v.ProtocolType),
 		protocol: wire.NullString{String: cloned(v.Protocol.String), Valid: v.Protocol.Valid},
-		leader:   cloned(v.Leader.String), members: make(map[string]*member, len(v.Members)),
+		leader:   cloned(v.Leader.String), members: make(map[string]*member, len(v.Members)), names: make(map[name]int),
 	}
 	for i := range v.Members {
 		r := &v.Members[i]
