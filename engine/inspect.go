@@ -13,6 +13,7 @@ import (
 type JournalLine struct {
 	Name     string // of its directory
 	Dirty    bool
+	Failed   bool     // dirty, and a sync of it failed: what a start keeps of it is written again
 	Recovery int64    // offset from which it is scanned, if dirty
 	Start    int64    // log start offset, 0: that of the first segment
 	TopicID  [16]byte // zero: whoever has the name
@@ -35,7 +36,7 @@ func ReadJournal(f vfs.FS, dir string) (logs []JournalLine, bad []int64, err err
 		at += len(line) + 1
 	}
 	for name, e := range j.entries {
-		logs = append(logs, JournalLine{Name: name, Dirty: e.dirty, Recovery: e.recovery, Start: e.start, TopicID: e.topic})
+		logs = append(logs, JournalLine{Name: name, Dirty: e.dirty, Failed: e.failed, Recovery: e.recovery, Start: e.start, TopicID: e.topic})
 	}
 	slices.SortFunc(logs, func(a, b JournalLine) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
 	return logs, bad, nil

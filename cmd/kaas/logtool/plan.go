@@ -249,7 +249,8 @@ func needed(p *partition, all []*edit) (list []*edit) {
 			logs[base] = e.kind != cut || told[e.name]
 		}
 	}
-	touched := false
+	line, _ := p.ctx.line(p.dir)
+	failed, touched := line.Failed, false
 	for _, changes := range logs {
 		touched = touched || changes
 	}
@@ -258,7 +259,8 @@ func needed(p *partition, all []*edit) (list []*edit) {
 		need := true
 		switch {
 		case filepath.Dir(e.name) != p.dir:
-			need = touched && !isRedo(e.name)
+			// Of a log whose sync failed the next start writes again what it keeps: it must not be told that the log is clean.
+			need = touched && !isRedo(e.name) && !failed
 		case e.kind == removed:
 		case !ok:
 		case suffix == segment.LogSuffix:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"maps"
 	"os"
@@ -574,6 +575,23 @@ func TestRepairAfterKill(t *testing.T) {
 	unchanged(t, data)
 	if got := readBack(t, data); got != 2000 {
 		t.Errorf("%d records of orders-0, want 2000", got)
+	}
+}
+
+// TestRepairAfterFailedSync: the journal goes on saying that the log failed, so that the next start writes again what it keeps of it.
+func TestRepairAfterFailedSync(t *testing.T) {
+	data := filled(t)
+	l := logs(t, filepath.Join(data, "orders-0"))
+	const body = "failed orders-0 0 0"
+	line := fmt.Sprintf("%08x %s\n", crc32.Checksum([]byte(body), crc32.MakeTable(crc32.Castagnoli)), body)
+	write(t, data, "kaas.journal", []byte(line))
+	alter(t, last(l), func(b []byte) []byte { return append(b, b[:1000]...) })
+	if code, out, stderr := command("repair", "--backup", filepath.Join(t.TempDir(), "backup"), data); code != 0 {
+		t.Fatalf("code %d, %q\n%s", code, stderr, out)
+	}
+	clean(t, data)
+	if got := tree(t, data)["kaas.journal"]; got != line {
+		t.Errorf("the journal says %q, want %q", got, line)
 	}
 }
 
