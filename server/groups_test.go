@@ -313,3 +313,28 @@ func TestGroupsWithoutTheirTopic(t *testing.T) {
 	}
 	c.wantCommitted("g", "t", 1)
 }
+
+// What the coordinator holds and does is shown, without names of groups.
+func TestGroupMetrics(t *testing.T) {
+	b := broker(t, "kaas.metrics.listen", "127.0.0.1:0", "group.initial.rebalance.delay.ms", "0", "offsets.topic.num.partitions", "4")
+	c := dial(t, b)
+	c.findGroup("g")
+	c.create("t", 1)
+	for i := range 3 {
+		if code := c.commit(fmt.Sprint("g", i), "t", 1); code != api.ErrNone {
+			t.Fatal(code)
+		}
+	}
+	if code := c.commit("g0", "t", 2); code != api.ErrNone {
+		t.Fatal(code)
+	}
+	var p api.JoinGroupResponse
+	if c.call(api.KeyJoinGroup, 3, joinRequest("joined"), &p); p.ErrorCode != api.ErrNone {
+		t.Fatal(p.ErrorCode)
+	}
+	wantSeries(t, scrape(t, b), map[string]float64{
+		`kaas_groups{state="Empty"}`: 3, `kaas_groups{state="CompletingRebalance"}`: 1, `kaas_groups{state="Stable"}`: 0,
+		"kaas_group_members": 1, "kaas_group_offsets": 3, "kaas_group_shards": 4, "kaas_group_shards_open": 4,
+		"kaas_group_log_records_total": 4, "kaas_group_log_batches_total": 4, "kaas_group_log_failures_total": 0,
+	})
+}

@@ -3,6 +3,7 @@
     confluent.py produce BOOTSTRAP TOPIC CODEC    records on standard input
     confluent.py consume BOOTSTRAP TOPIC          every partition from its start to its end, by assignment; records on standard output
     confluent.py admin BOOTSTRAP TOPIC            creates, changes and deletes TOPIC; one line for each answer
+    confluent.py group BOOTSTRAP TOPIC            two members of a group read TOPIC, which has 40 records in 4 partitions; one line for each step
     confluent.py version
 
 A record is a line of JSON: p partition, o offset, t timestamp in ms, k key, v value, h list of [name, value]; bytes are base64 or null.
@@ -136,9 +137,61 @@ def admin(bootstrap, topic):
     print("deleted", settled(described, "UNKNOWN_TOPIC_OR_PART"))
 
 
+def group(bootstrap, topic):
+    """Subscribes, pauses, seeks, commits, leaves; a second member takes its share."""
+    log = {"assigned": 0, "revoked": 0}
+
+    def member(**more):
+        c = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "g-" + topic, "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                         "heartbeat.interval.ms": 100, "session.timeout.ms": 6000, "fetch.wait.max.ms": 20, "error_cb": fail, **more})
+
+        def count(what):
+            def on(_, partitions):
+                log[what] += len(partitions)
+            return on
+        c.subscribe([topic], on_assign=count("assigned"), on_revoke=count("revoked"))
+        return c
+
+    def read(c, n):
+        got = []
+        end = time.time() + TIMEOUT
+        while len(got) < n and time.time() < end:
+            m = c.poll(0.1)
+            if m is not None and m.error() is None:
+                got.append(m)
+        if len(got) < n:
+            sys.exit(f"{len(got)} of {n} records")
+        return got
+
+    one = member()
+    got = read(one, 40)
+    print("read", len({(m.partition(), m.offset()) for m in got}), "assigned", log["assigned"])
+    one.commit(asynchronous=False)
+    print("committed", sorted((p.partition, p.offset) for p in one.committed(one.assignment(), timeout=TIMEOUT)))
+    one.pause([ck.TopicPartition(topic, 0)])
+    for p in range(2):
+        one.seek(ck.TopicPartition(topic, p, 5))
+    print("after seek", sorted({m.partition() for m in read(one, 5)}))
+    one.resume([ck.TopicPartition(topic, 0)])
+    print("resumed", sorted({m.partition() for m in read(one, 5)}))
+    two = member(**{"group.instance.id": "static"})
+    end = time.time() + TIMEOUT
+    while (len(one.assignment()), len(two.assignment())) != (2, 2) and time.time() < end:
+        one.poll(0.05)
+        two.poll(0.05)
+    print("shared", len(one.assignment()), len(two.assignment()), "revoked", log["revoked"] >= 4)
+    one.close()
+    two.close()
+    a = ckadmin.AdminClient({"bootstrap.servers": bootstrap})
+    described = a.describe_consumer_groups(["g-" + topic])["g-" + topic].result(TIMEOUT)
+    print("members", [m.group_instance_id for m in described.members])
+    listed = a.list_consumer_groups().result(TIMEOUT)
+    print("listed", ["g-" + topic] == [g.group_id for g in listed.valid if g.group_id == "g-" + topic], len(listed.errors))
+
+
 def version():
     print("confluent-kafka", ck.version(), "librdkafka", ck.libversion()[0])
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (produce, consume, admin, version)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (produce, consume, admin, group, version)}[sys.argv[1]](*sys.argv[2:])

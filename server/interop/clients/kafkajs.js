@@ -2,6 +2,7 @@
 //
 //   node kafkajs.js produce BOOTSTRAP TOPIC CODEC   records on standard input, as in confluent.py
 //   node kafkajs.js admin BOOTSTRAP TOPIC           creates, changes and deletes TOPIC; one line for each answer
+//   node kafkajs.js group BOOTSTRAP TOPIC           two members of a group read TOPIC, which has 40 records in 4 partitions; one line for each step
 //   node kafkajs.js version
 'use strict'
 const fs = require('fs')
@@ -86,12 +87,58 @@ async function admin(bootstrap, topic) {
   await a.disconnect()
 }
 
+// Subscribes, commits, pauses and seeks; a second member takes its share.
+async function group(bootstrap, topic) {
+  const kafka = open(bootstrap)
+  const groupId = 'g-' + topic
+  const member = () => kafka.consumer({ groupId, heartbeatInterval: 200, sessionTimeout: 10000, rebalanceTimeout: 20000, maxWaitTimeInMs: 50 })
+  const until = async done => {
+    for (let i = 0; i < 600 && !done(); i++) await new Promise(next => setTimeout(next, 100))
+    if (!done()) throw new Error('nothing for a minute')
+  }
+  const seen = new Set()
+  const shares = new Map()
+  const start = async (consumer, name) => {
+    consumer.on(consumer.events.GROUP_JOIN, e => shares.set(name, (e.payload.memberAssignment[topic] || []).length))
+    await consumer.connect()
+    await consumer.subscribe({ topics: [topic], fromBeginning: true })
+    await consumer.run({ autoCommit: true, autoCommitThreshold: 1, eachMessage: async ({ partition, message }) => { seen.add(partition + '/' + message.offset) } })
+  }
+  const one = member()
+  await start(one, 'one')
+  await until(() => seen.size === 40)
+  console.log('read', seen.size, 'assigned', shares.get('one'))
+  const a = kafka.admin()
+  await a.connect()
+  const committed = async () => (await a.fetchOffsets({ groupId, topics: [topic] }))[0].partitions.map(p => p.partition + ':' + p.offset).sort().join(' ')
+  console.log('committed', await settled(committed, '0:10 1:10 2:10 3:10'))
+  one.pause([{ topic, partitions: [0] }])
+  seen.clear()
+  one.seek({ topic, partition: 0, offset: '5' })
+  one.seek({ topic, partition: 1, offset: '5' })
+  await until(() => seen.size === 5)
+  console.log('after seek', [...new Set([...seen].map(s => s[0]))].join())
+  one.resume([{ topic, partitions: [0] }])
+  await until(() => seen.size === 10)
+  const two = member()
+  await start(two, 'two')
+  await until(() => shares.get('one') === 2 && shares.get('two') === 2)
+  console.log('shared', shares.get('one'), shares.get('two'))
+  const described = async () => (await a.describeGroups([groupId])).groups[0]
+  console.log('members', (await described()).members.length, (await described()).state)
+  await one.disconnect()
+  await two.disconnect()
+  console.log('left', await settled(async () => (await described()).state, 'Empty'))
+  console.log('deleted', (await a.deleteGroups([groupId]))[0].errorCode)
+  await a.disconnect()
+}
+
 function version() {
   console.log('kafkajs', require('kafkajs/package.json').version, 'node', process.version)
 }
 
 const [what, ...args] = process.argv.slice(2)
-Promise.resolve({ produce, admin, version }[what](...args)).catch(err => {
+Promise.resolve({ produce, admin, group, version }[what](...args)).catch(err => {
   console.error(err)
   process.exitCode = 1
 })
