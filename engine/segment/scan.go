@@ -331,8 +331,8 @@ func (s *Segment) scanKeepingAborted(o ScanOptions) (ScanResult, error) {
 	return res, err
 }
 
-// Rewrite writes the data that a scan found to where it is, so that the next sync writes it to the disk whatever the kernel believes to be
-// there. Writer.
+// Rewrite writes the data that a scan found to where it is, and sets the size of the file anew, so that the next sync brings both to the disk
+// whatever the kernel believes to be there. Writer.
 func (s *Segment) Rewrite() error {
 	r, err := s.Acquire()
 	if err != nil {
@@ -343,7 +343,8 @@ func (s *Segment) Rewrite() error {
 	defer s.writes.Add(1)
 	buf := scanBuffers.Get().(*[]byte)
 	defer scanBuffers.Put(buf)
-	for at, end := int64(0), s.size.Load(); at < end; {
+	end := s.size.Load()
+	for at := int64(0); at < end; {
 		b := (*buf)[:min(int64(len(*buf)), end-at)]
 		if n, err := r.file.ReadAt(b, at); n < len(b) {
 			return err
@@ -353,7 +354,11 @@ func (s *Segment) Rewrite() error {
 		}
 		at += int64(len(b))
 	}
-	return nil
+	// A size that is what it was would be no change.
+	if err := r.file.Truncate(end + 1); err != nil {
+		return err
+	}
+	return r.file.Truncate(end)
 }
 
 // Recovered makes durable what a scan found: what the process wrote before it died may be in the page cache only. The file
