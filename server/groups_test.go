@@ -338,3 +338,34 @@ func TestGroupMetrics(t *testing.T) {
 		"kaas_group_log_records_total": 4, "kaas_group_log_batches_total": 4, "kaas_group_log_failures_total": 0,
 	})
 }
+
+// Four consumers that start together, each sent back with an id first, are one generation (regression 55).
+func TestColdStart(t *testing.T) {
+	b := broker(t, "group.initial.rebalance.delay.ms", "500")
+	const members = 4
+	var conns [members]*client
+	for i := range conns {
+		conns[i] = dial(t, b)
+		q := joinRequest("g")
+		if i == 0 {
+			conns[i].findGroup("g")
+		}
+		var p api.JoinGroupResponse
+		if conns[i].call(api.KeyJoinGroup, 5, q, &p); p.ErrorCode != api.ErrMemberIdRequired || p.MemberId == "" {
+			t.Fatalf("the first JoinGroup: %v, id %q", p.ErrorCode, p.MemberId)
+		}
+		q.MemberId = p.MemberId
+		conns[i].send(api.KeyJoinGroup, 5, q)
+	}
+	listed := 0
+	for i, c := range conns {
+		var p api.JoinGroupResponse
+		if c.receive(api.KeyJoinGroup, 5, &p); p.ErrorCode != api.ErrNone || p.GenerationId != 1 {
+			t.Errorf("member %d: %v, generation %d", i, p.ErrorCode, p.GenerationId)
+		}
+		listed += len(p.Members)
+	}
+	if listed != members {
+		t.Errorf("the leader sees %d members, want %d", listed, members)
+	}
+}

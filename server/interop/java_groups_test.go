@@ -50,19 +50,7 @@ func TestJavaGroups(t *testing.T) {
 		wantMatch(t, "state", groups(t, "--describe", "--group", "g1", "--state", "--verbose"), `g1 +.*Empty +0`)
 	})
 	cell(t, "ConsumerGroupCommand", "members", func(t *testing.T) { javaMembers(t, addr, topic, groups) })
-	cell(t, "ConsumerGroupCommand", "reset", func(t *testing.T) {
-		for _, mode := range []struct{ args, want string }{
-			{"--to-earliest", " +1 +0"}, {"--to-latest", " +1 +10"}, {"--shift-by -3", " +1 +7"}, {"--to-offset 4", " +1 +4"},
-			{"--by-duration PT45M", " +1 +[789]"}, {"--to-current", " +1 +[789]"},
-			{"--to-datetime " + first.Add(5*time.Minute).UTC().Format("2006-01-02T15:04:05.000Z"), " +1 +2"},
-		} {
-			args := append([]string{"--group", "g1", "--reset-offsets", "--execute", "--topic", topic}, strings.Fields(mode.args)...)
-			wantMatch(t, mode.args, groups(t, args...), "g1 +"+topic+mode.want)
-		}
-		out := groups(t, "--group", "g1", "--reset-offsets", "--dry-run", "--all-topics", "--to-earliest")
-		wantMatch(t, "dry run", out, topic+" +0 +0")
-		wantMatch(t, "after a dry run", groups(t, "--describe", "--group", "g1"), "g1 +"+topic+" +1 +2 +10 +8")
-	})
+	cell(t, "ConsumerGroupCommand", "reset", func(t *testing.T) { javaResets(t, topic, first, groups) })
 	cell(t, "ConsumerGroupCommand", "delete", func(t *testing.T) {
 		wantMatch(t, "offsets", groups(t, "--delete-offsets", "--group", "g1", "--topic", topic), topic+` +1 +Successful`)
 		console(t, "g2", 20, "--from-beginning")
@@ -120,4 +108,19 @@ func javaMembers(t *testing.T, addr, topic string, groups func(t *testing.T, arg
 	}
 	wantMatch(t, "member", out, `live +static-1-\S+ +static-1 +/127.0.0.1 +consumer-live-\S+ +2 +`)
 	wantMatch(t, "state", groups(t, "--describe", "--group", "live", "--state"), `range +Stable +1`)
+}
+
+// javaResets moves the offsets of g1 in every way there is; first is the time of the first record, and they are a minute apart.
+func javaResets(t *testing.T, topic string, first time.Time, groups func(t *testing.T, args ...string) string) {
+	for _, mode := range []struct{ args, want string }{
+		{"--to-earliest", " +1 +0"}, {"--to-latest", " +1 +10"}, {"--shift-by -3", " +1 +7"}, {"--to-offset 4", " +1 +4"},
+		{"--by-duration PT45M", " +1 +[789]"}, {"--to-current", " +1 +[789]"},
+		{"--to-datetime " + first.Add(5*time.Minute).UTC().Format("2006-01-02T15:04:05.000Z"), " +1 +2"},
+	} {
+		args := append([]string{"--group", "g1", "--reset-offsets", "--execute", "--topic", topic}, strings.Fields(mode.args)...)
+		wantMatch(t, mode.args, groups(t, args...), "g1 +"+topic+mode.want)
+	}
+	out := groups(t, "--group", "g1", "--reset-offsets", "--dry-run", "--all-topics", "--to-earliest")
+	wantMatch(t, "dry run", out, topic+" +0 +0")
+	wantMatch(t, "after a dry run", groups(t, "--describe", "--group", "g1"), "g1 +"+topic+" +1 +2 +10 +8")
 }
