@@ -28,4 +28,19 @@
 //     Apache forgets a reply whose member asks a second time; here the first one is answered 27.
 //   - A group that is being deleted is Dead until the tombstones are there (answer 15), and Empty again if they could not be written.
 //   - A heartbeat moves a deadline and nothing else: one alarm per member is re-checked when it rings.
+//
+// # Where Apache is not followed
+//
+//   - A parked SyncGroup whose member is taken out is answered 25; Apache forgets it.
+//   - Removing offsets also writes tombstones for those that a transaction has pending: after a restart Apache brings them back when the
+//     marker comes.
+//   - An id that was handed out (79) keeps its empty group from expiring; Apache drops the group, and the id is answered 25.
+//   - A simple group whose only offsets were aborted is gone at once, not with the next search for expired ones.
+//   - Which of two protocols with as many votes is taken, and who leads when the leader is gone, Apache leaves to its hash tables; here
+//     whoever came first decides.
+//
+// # Groups of another protocol
+//
+// A group is a sum by pointers: none for a simple group, classic for this protocol. One more pointer takes consumer groups (KIP-848); their
+// keys (3 and above) are passed over by Replay until then, and stay in the topic.
 package group
