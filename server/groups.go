@@ -29,11 +29,21 @@ func (b *Broker) openGroups() error {
 		Tick:      (*group.Shard).ExpireOffsets,
 		Logger:    log,
 	})
-	b.topics.OnTopicRemoved(func(name string) {
-		b.groups.Each(func(s *group.Shard, now time.Time) coordinator.Outcome { return s.TopicDeleted(name, now) }, nil)
-	})
+	b.topics.OnTopicRemoved(b.forgetOffsets)
 	b.groups.Load()
+	// A kill may have come between the deletion of a topic and that of its offsets.
+	b.groups.Each(func(s *group.Shard, _ time.Time) coordinator.Outcome {
+		for _, name := range s.MissingTopics() {
+			b.forgetOffsets(name)
+		}
+		return coordinator.Outcome{}
+	}, nil)
 	return nil
+}
+
+// forgetOffsets removes the offsets of a topic that is gone. It returns at once.
+func (b *Broker) forgetOffsets(topic string) {
+	b.groups.Each(func(s *group.Shard, now time.Time) coordinator.Outcome { return s.TopicDeleted(topic, now) }, nil)
 }
 
 // groupConfig is what the group coordinator wants to know of the settings and the catalog.

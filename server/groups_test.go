@@ -223,6 +223,37 @@ func TestOffsetsGoWithTheirTopic(t *testing.T) {
 	check()
 }
 
+// Offsets of a topic that was deleted just before a kill, which were not removed any more, are removed at the next start.
+func TestOffsetsOfATopicThatIsGone(t *testing.T) {
+	dir := t.TempDir()
+	b := start(t, dir)
+	c := dial(t, b)
+	c.findGroup("g")
+	c.create("gone", 1)
+	c.create("stays", 1)
+	for _, topic := range []string{"gone", "stays"} {
+		if code := c.commit("g", topic, 7); code != api.ErrNone {
+			t.Fatal(code)
+		}
+	}
+	b.topics.OnTopicRemoved(func(string) {}) // as if the kill had come first
+	var p api.DeleteTopicsResponse
+	c.call(api.KeyDeleteTopics, 5, &api.DeleteTopicsRequest{TopicNames: []string{"gone"}, TimeoutMs: 1000}, &p)
+	c.wantCommitted("g", "gone", 7)
+	stop(t, b)
+	b = start(t, dir)
+	defer stop(t, b)
+	c = dial(t, b)
+	for {
+		if at, code := c.committed("g", "gone"); code != api.ErrNone {
+			t.Fatal(code)
+		} else if at == -1 {
+			break
+		}
+	}
+	c.wantCommitted("g", "stays", 7)
+}
+
 // Commits that were acknowledged are there after kill -9, whatever the durability (regression 51).
 func TestCommitsSurviveKill(t *testing.T) {
 	bin, err := brokertest.Build(t.TempDir())

@@ -31,3 +31,21 @@ func (s *Shard) AddTo(t *Totals) {
 		}
 	}
 }
+
+// MissingTopics are the topics that do not exist and of which offsets are held: they were deleted when the broker could not write that any
+// more.
+func (s *Shard) MissingTopics() (names []string) {
+	seen := make(map[name]struct{})
+	for _, g := range s.groups {
+		for k := range g.offsets {
+			if _, known := seen[k.topic]; known {
+				continue
+			}
+			seen[k.topic] = struct{}{}
+			if s.cfg.Partitions(k.topic.Value()) == 0 {
+				names = append(names, k.topic.Value())
+			}
+		}
+	}
+	return names
+}
