@@ -135,10 +135,10 @@ func (f *fixture) checkApacheProducers(l *Log, dir string) {
 	}
 	got := map[int64]string{}
 	l.st.producers.Each(func(id int64, e *producer.Entry, b *producer.Batch) {
-		got[id] = fmt.Sprint(e.Epoch, e.TxnFirst, e.LastTimestamp, last(b).LastOffset, last(b).LastSequence, last(b).Delta)
+		got[id] = fmt.Sprint(e.Epoch, e.CoordinatorEpoch, e.TxnFirst, e.LastTimestamp, last(b).LastOffset, last(b).LastSequence, last(b).Delta)
 	})
 	want.Each(func(id int64, e *producer.Entry, b *producer.Batch) {
-		if w := fmt.Sprint(e.Epoch, e.TxnFirst, e.LastTimestamp, last(b).LastOffset, last(b).LastSequence, last(b).Delta); got[id] != w {
+		if w := fmt.Sprint(e.Epoch, e.CoordinatorEpoch, e.TxnFirst, e.LastTimestamp, last(b).LastOffset, last(b).LastSequence, last(b).Delta); got[id] != w {
 			f.t.Errorf("producer %d: %s, Apache has %s", id, got[id], w)
 		}
 	})

@@ -15,12 +15,20 @@ var (
 	ErrOutOfOrderSequence   = producer.ErrOutOfOrderSequence // 45
 	ErrInvalidProducerEpoch = producer.ErrInvalidEpoch       // 47
 	ErrInvalidTxnState      = producer.ErrInvalidTxnState    // 48
+	ErrCoordinatorFenced    = producer.ErrCoordinatorFenced  // 52
 )
+
+// Guard names the verification of a producer's transaction (BeginVerify).
+type Guard = producer.Guard
 
 // Entry is one batch to append and what became of it.
 type Entry struct {
 	Data []byte    // the batch, validated by the caller; base offset and leader epoch are stamped in place
 	Info BatchInfo // of Data; Append sets BaseOffset, LeaderEpoch and Size
+	// Verify: a transactional batch is refused with ErrInvalidTxnState unless its producer's transaction is open in this log, or Guard is of a
+	// verification that began after the last one ended.
+	Verify bool
+	Guard  Guard
 
 	BaseOffset, LastOffset int64 // given now, or for a Duplicate then
 	LogStart               int64
@@ -40,7 +48,7 @@ type run struct {
 // runItem remembers what an entry changed before its bytes were written, so that it can be undone.
 type runItem struct {
 	entry   *Entry
-	prev    producer.Entry
+	prev    producer.Saved
 	known   bool
 	tracked bool // it has a producer id
 }
@@ -146,16 +154,57 @@ func (l *Log) admit(en *Entry) bool {
 	if b.ProducerID < 0 {
 		return true
 	}
-	if b.Control || b.Internal {
-		en.Err = l.st.producers.CheckEpoch(b.ProducerID, b.ProducerEpoch)
-		return en.Err == nil
+	ps := &l.st.producers
+	var dup bool
+	var base, last int64
+	switch {
+	case b.Control:
+		en.Err = l.admitMarker(en)
+	case b.Internal:
+		en.Err = ps.CheckEpoch(b.ProducerID, b.ProducerEpoch)
+	default:
+		dup, base, last, en.Err = ps.Check(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.Transactional)
 	}
-	dup, base, last, err := l.st.producers.Check(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.Transactional)
-	en.Err = err
 	if dup {
 		en.Duplicate, en.BaseOffset, en.LastOffset = true, base, last
+		return false
 	}
-	return err == nil && !dup
+	if en.Err == nil && en.Verify && b.Transactional && !b.Control {
+		en.Err = ps.CheckGuard(b.ProducerID, b.ProducerEpoch, b.BaseSequence, en.Guard)
+	}
+	return en.Err == nil
+}
+
+// admitMarker judges the end of a transaction.
+func (l *Log) admitMarker(en *Entry) error {
+	b := &en.Info
+	if _, epoch, ok := l.e.cfg.Format.ControlType(en.Data); ok {
+		return l.st.producers.CheckMarker(b.ProducerID, b.ProducerEpoch, epoch)
+	}
+	return l.st.producers.CheckEpoch(b.ProducerID, b.ProducerEpoch)
+}
+
+// BeginVerify is called before the transaction coordinator is asked whether a producer's transaction includes this log: with what it returns
+// the batch is appended (Entry.Guard). 0: the transaction is open here, and nobody need be asked. It waits for appends to the page cache, and
+// for the load of a log that is not loaded.
+func (l *Log) BeginVerify(id int64, epoch int16, sequence int32) (Guard, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.readyLocked(); err != nil {
+		return 0, err
+	}
+	return l.st.producers.Begin(id, epoch, sequence, l.e.cfg.Clock().UnixMilli()), nil
+}
+
+// TxnOpen tells whether a producer's transaction is open here. It waits for appends to the page cache; false while the log is not loaded.
+func (l *Log) TxnOpen(id int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.st == nil {
+		return false
+	}
+	p, ok := l.st.producers.Get(id)
+	return ok && p.TxnFirst >= 0
 }
 
 // makeRoom rolls the segment if the entry does not belong into it: after writing what is collected for it.
@@ -203,10 +252,10 @@ func (l *Log) take(en *Entry, now int64) {
 	if b.ProducerID >= 0 {
 		it := &r.items[len(r.items)-1]
 		it.tracked = true
-		it.prev, it.known = st.producers.Get(b.ProducerID)
+		it.known = st.producers.Save(b.ProducerID, &it.prev)
 		if b.Control {
-			if _, ok := l.e.cfg.Format.ControlType(en.Data); ok {
-				st.producers.Marker(b.ProducerID, b.ProducerEpoch, -1, b.MaxTimestamp, now)
+			if _, epoch, ok := l.e.cfg.Format.ControlType(en.Data); ok {
+				st.producers.Marker(b.ProducerID, b.ProducerEpoch, epoch, b.MaxTimestamp, now)
 			}
 		} else {
 			st.producers.Append(b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.LastOffsetDelta, b.LastOffset(), b.MaxTimestamp, now, b.Transactional)
@@ -278,7 +327,7 @@ func (l *Log) undoRun(cause error) error {
 		it := &st.run.items[i]
 		it.entry.Err = err
 		if it.tracked {
-			st.producers.Put(it.entry.Info.ProducerID, it.prev, it.known)
+			st.producers.Restore(it.entry.Info.ProducerID, &it.prev, it.known)
 		}
 	}
 	for i := range st.run.all {
@@ -299,7 +348,7 @@ func (l *Log) noteTxn(it *runItem) {
 	switch {
 	case !it.tracked:
 	case b.Control:
-		commit, ok := l.e.cfg.Format.ControlType(it.entry.Data)
+		commit, _, ok := l.e.cfg.Format.ControlType(it.entry.Data)
 		if !ok || !it.known || it.prev.TxnFirst < 0 {
 			return
 		}

@@ -68,8 +68,8 @@ func (f testFormat) FirstAtOrAfter(b []byte, ts, from int64) (int64, int64, bool
 	return 0, 0, false, nil
 }
 
-// ControlType reads the key of the first record: int16 version, int16 type.
-func (testFormat) ControlType(b []byte) (bool, bool) {
+// ControlType reads the key of the first record, int16 version, int16 type, and the value if it is one, int16 version, int32 epoch.
+func (testFormat) ControlType(b []byte) (bool, int32, bool) {
 	r := b[61:]
 	for i := 0; len(r) > 0 && i < 5; i++ { // length, attributes, two deltas, key length: one byte each unless the batch is long
 		for i != 1 && len(r) > 1 && r[0] >= 0x80 {
@@ -78,9 +78,13 @@ func (testFormat) ControlType(b []byte) (bool, bool) {
 		r = r[1:]
 	}
 	if len(r) < 4 || r[2] != 0 || r[3] > 1 {
-		return false, false
+		return false, -1, false
 	}
-	return r[3] == 1, true
+	epoch := int32(-1)
+	if len(r) >= 11 && r[4] == 2*6 {
+		epoch = int32(binary.BigEndian.Uint32(r[7:]))
+	}
+	return r[3] == 1, epoch, true
 }
 
 // spec describes a test batch.

@@ -509,11 +509,11 @@ func (ld *loader) replay(s *segment.Segment, b *BatchInfo, data []byte, scanned 
 		}
 		return nil
 	}
-	commit, ok := ld.l.e.cfg.Format.ControlType(data)
+	commit, epoch, ok := ld.l.e.cfg.Format.ControlType(data)
 	if !ok {
 		return nil
 	}
-	first := st.producers.Marker(b.ProducerID, b.ProducerEpoch, -1, b.MaxTimestamp, ld.now)
+	first := st.producers.Marker(b.ProducerID, b.ProducerEpoch, epoch, b.MaxTimestamp, ld.now)
 	if first < 0 {
 		return nil
 	}

@@ -126,7 +126,7 @@ func (w *want) produce(b mbatch, start int64) {
 	first := p.txnFirst
 	p.txnFirst = -1
 	w.producers[i.ProducerID] = p
-	if commit, _ := (testFormat{}).ControlType(b.data); first < 0 || commit {
+	if commit, _, _ := (testFormat{}).ControlType(b.data); first < 0 || commit {
 		return
 	}
 	if a := (AbortedTxn{ProducerID: i.ProducerID, FirstOffset: first, LastOffset: i.BaseOffset, LastStable: w.firstOpen(i.BaseOffset + 1)}); a.LastOffset >= start {

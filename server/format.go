@@ -63,9 +63,9 @@ func (batchFormat) FirstAtOrAfter(b []byte, ts, from int64) (offset, timestamp i
 }
 
 // ControlType implements engine.Format.
-func (batchFormat) ControlType(b []byte) (commit, ok bool) {
+func (batchFormat) ControlType(b []byte) (commit bool, coordinatorEpoch int32, ok bool) {
 	m, ok := batch.ReadMarker(batch.View(b))
-	return ok && m.Type == batch.ControlCommit, ok
+	return ok && m.Type == batch.ControlCommit, m.CoordinatorEpoch, ok
 }
 
 // compactions are what rebuilding batches needs besides: they keep their buffers.

@@ -55,9 +55,9 @@ func (format) FirstAtOrAfter(b []byte, ts, from int64) (int64, int64, bool, erro
 	return batch.FirstAtOrAfter(batch.View(b), nil, ts, from)
 }
 
-func (format) ControlType(b []byte) (bool, bool) {
+func (format) ControlType(b []byte) (bool, int32, bool) {
 	m, ok := batch.ReadMarker(batch.View(b))
-	return ok && m.Type == batch.ControlCommit, ok
+	return ok && m.Type == batch.ControlCommit, m.CoordinatorEpoch, ok
 }
 
 var (

@@ -72,7 +72,7 @@ func (t *txns) marker(info *segment.BatchInfo, data []byte) bool {
 	if info.Count == 0 {
 		return true // cleaned before
 	}
-	commit, ok := t.format.ControlType(data)
+	commit, _, ok := t.format.ControlType(data)
 	switch {
 	case !ok:
 		return false

@@ -51,23 +51,38 @@ func TestSequences(t *testing.T) {
 // TestUndo: an entry copied before an append and put back leaves no trace of it.
 func TestUndo(t *testing.T) {
 	var s State
-	old, known := s.Get(7)
+	var old Saved
+	known := s.Save(7, &old)
 	s.Append(7, 0, 0, 4, 104, 1, 1, true)
-	s.Put(7, old, known)
+	s.Restore(7, &old, known)
 	if s.Len() != 0 {
 		t.Error("a producer that was unknown stays")
 	}
 	s.Append(7, 0, 0, 4, 104, 1, 1, false)
-	old, known = s.Get(7)
+	known = s.Save(7, &old)
 	for i := range int32(6) {
 		s.Append(7, 1, 5*i, 4, 200+int64(i), 1, 1, true)
 	}
-	s.Put(7, old, known)
+	s.Restore(7, &old, known)
 	if dup, base, last, err := s.Check(7, 0, 0, 4, false); !dup || base != 100 || last != 104 || err != nil {
 		t.Errorf("repeat after undo: %v %d %d %v", dup, base, last, err)
 	}
 	if e, _ := s.Get(7); e.Epoch != 0 || e.TxnFirst != -1 {
 		t.Errorf("%+v", e)
+	}
+	for i := range int32(Kept) {
+		s.Append(7, 0, 5+5*i, 4, 109+5*int64(i), 1, 1, false)
+	}
+	known = s.Save(7, &old)
+	for i := range int32(3) {
+		s.Append(7, 0, 30+5*i, 4, 200+5*int64(i), 1, 1, false)
+	}
+	s.Restore(7, &old, known)
+	for i := range int32(9) { // batches 1 to 5 are remembered, 6 to 8 were undone
+		first := 5 * i
+		if dup, base, _, _ := s.Check(7, 0, first, 4, false); dup != (i >= 1 && i <= Kept) || dup && base != 100+int64(first) {
+			t.Errorf("batch %d after undo: repeat %v of %d", i, dup, base)
+		}
 	}
 }
 
@@ -76,8 +91,17 @@ func TestMarkers(t *testing.T) {
 	if first := s.Marker(1, 3, 9, 1, 1); first != -1 {
 		t.Errorf("marker of an unknown producer: %d", first)
 	}
-	if err := s.CheckEpoch(1, 2); err != ErrInvalidEpoch {
+	if err := s.CheckMarker(1, 2, 9); err != ErrInvalidEpoch {
 		t.Errorf("older marker: %v", err)
+	}
+	if err := s.CheckMarker(1, 3, 8); err != ErrCoordinatorFenced {
+		t.Errorf("marker of an older coordinator: %v", err)
+	}
+	if err := s.CheckMarker(1, 3, 9); err != nil {
+		t.Errorf("marker again: %v", err)
+	}
+	if err := s.CheckMarker(2, 0, 0); err != nil {
+		t.Errorf("marker of an unknown producer: %v", err)
 	}
 	// After a marker alone the epoch is known, and a producer begins at 0.
 	if _, _, _, err := s.Check(1, 3, 5, 0, true); err != ErrOutOfOrderSequence {

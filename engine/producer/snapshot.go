@@ -35,10 +35,7 @@ func (s *State) Snapshot() []byte {
 	b = be.AppendUint32(b, uint32(len(ids)))
 	for _, id := range ids {
 		e := s.m[id]
-		last := Batch{LastSequence: -1, LastOffset: -1, Timestamp: -1}
-		if p := e.last(); p != nil {
-			last = *p
-		}
+		last := e.newest
 		b = be.AppendUint64(b, uint64(id))
 		b = be.AppendUint16(b, uint16(e.Epoch))
 		b = be.AppendUint32(b, uint32(last.LastSequence))
@@ -55,7 +52,7 @@ func (s *State) Snapshot() []byte {
 // Load replaces the state by a snapshot's. Producers count as seen now: expiry by the stored timestamps would forget those
 // of batches with old record times. On ErrSnapshot the state is empty.
 func (s *State) Load(b []byte, now int64) error {
-	s.m = nil
+	s.m, s.most, s.guards = nil, 0, nil
 	be := binary.BigEndian
 	if len(b) < snapshotHead || be.Uint16(b) != snapshotVersion {
 		return fmt.Errorf("%w: not version %d", ErrSnapshot, snapshotVersion)
@@ -75,12 +72,13 @@ func (s *State) Load(b []byte, now int64) error {
 			CoordinatorEpoch: int32(be.Uint32(b[34:])),
 			TxnFirst:         int64(be.Uint64(b[38:])),
 			seen:             now,
+			newest:           noBatch,
 		}
 		if seq := int32(be.Uint32(b[10:])); seq >= 0 {
 			e.push(Batch{LastSequence: seq, LastOffset: int64(be.Uint64(b[14:])), Delta: int32(be.Uint32(b[22:])), Timestamp: e.LastTimestamp})
 		}
 		m[int64(be.Uint64(b))] = e
 	}
-	s.m = m
+	s.m, s.most = m, len(m)
 	return nil
 }

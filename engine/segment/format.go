@@ -53,8 +53,9 @@ type Format interface {
 	Stamp(batch []byte, baseOffset int64, leaderEpoch int32)
 	// FirstAtOrAfter finds the first record of a batch with timestamp ts or later, at offset from or later. It may decompress.
 	FirstAtOrAfter(batch []byte, ts, from int64) (offset, timestamp int64, found bool, err error)
-	// ControlType reads the first record of a control batch: ok is false if it is not the end of a transaction.
-	ControlType(batch []byte) (commit, ok bool)
+	// ControlType reads the first record of a control batch, and the epoch of the transaction coordinator that wrote it: ok is false if it is
+	// not the end of a transaction.
+	ControlType(batch []byte) (commit bool, coordinatorEpoch int32, ok bool)
 }
 
 // CorruptError says which file is damaged and where.

@@ -38,7 +38,7 @@ func (p plain) FirstAtOrAfter(b []byte, ts, from int64) (int64, int64, bool, err
 	return info.BaseOffset, info.MaxTimestamp, info.MaxTimestamp >= ts && info.BaseOffset >= from, err
 }
 
-func (plain) ControlType([]byte) (bool, bool) { return false, false }
+func (plain) ControlType([]byte) (bool, int32, bool) { return false, 0, false }
 
 func record(offset, ts int64, size int) []byte {
 	b := make([]byte, size)

@@ -57,9 +57,9 @@ func (format) FirstAtOrAfter(b []byte, ts, from int64) (int64, int64, bool, erro
 	return batch.FirstAtOrAfter(batch.View(b), nil, ts, from)
 }
 
-func (format) ControlType(b []byte) (commit, ok bool) {
+func (format) ControlType(b []byte) (commit bool, epoch int32, ok bool) {
 	m, ok := batch.ReadMarker(batch.View(b))
-	return m.Type == batch.ControlCommit, ok
+	return m.Type == batch.ControlCommit, m.CoordinatorEpoch, ok
 }
 
 // handClock is a clock that a test moves.
