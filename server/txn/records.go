@@ -1,0 +1,67 @@
+package txn
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"kaas/codec/api"
+	"kaas/codec/wire"
+	"kaas/server/coordinator"
+)
+
+// Versions of what is written, as Apache 3.7 does. Version 1 of the value is read.
+const (
+	keyVersion   int16 = 0
+	valueVersion int16 = 0
+)
+
+// ErrRecord is a record of __transaction_state that cannot be read.
+var ErrRecord = errors.New("txn: unreadable record")
+
+// put encodes a version and a message.
+func put(version int16, m api.Message) []byte {
+	var w wire.Writer
+	w.Int16(version)
+	m.Encode(&w, version)
+	if w.Err != nil {
+		panic(fmt.Sprintf("BUG: %T v%d: %v", m, version, w.Err))
+	}
+	return w.B
+}
+
+// tombstone removes a transactional id.
+func tombstone(id string) coordinator.Entry {
+	return coordinator.Entry{Key: put(keyVersion, &api.TransactionLogKey{TransactionalId: id})}
+}
+
+// record is a transactional id as it is to become. Empty is written without a list of partitions, every other state with one, empty if it has
+// none.
+func (t *txn) record(now time.Time, partitions []Partition) coordinator.Entry {
+	v := api.TransactionLogValue{
+		ProducerId: t.producerID, ProducerEpoch: t.epoch, TransactionTimeoutMs: t.timeoutMs, TransactionStatus: int8(t.status),
+		TransactionLastUpdateTimestampMs: now.UnixMilli(), TransactionStartTimestampMs: t.started,
+	}
+	if t.status != Empty {
+		v.TransactionPartitions = []api.TransactionLogValuePartitionsSchema{}
+	}
+	for i, p := range partitions {
+		if i == 0 || p.Topic != partitions[i-1].Topic {
+			v.TransactionPartitions = append(v.TransactionPartitions, api.TransactionLogValuePartitionsSchema{Topic: p.Topic})
+		}
+		last := &v.TransactionPartitions[len(v.TransactionPartitions)-1]
+		last.PartitionIds = append(last.PartitionIds, p.Index)
+	}
+	return coordinator.Entry{Key: put(keyVersion, &api.TransactionLogKey{TransactionalId: t.id}), Value: put(valueVersion, &v)}
+}
+
+// read decodes a key or a value that begins with its version.
+func read(b []byte, m api.Message) error {
+	r := wire.NewReader(b)
+	version := r.Int16()
+	m.Decode(&r, version)
+	if err := r.Err(); err != nil {
+		return fmt.Errorf("%w: %T v%d: %w", ErrRecord, m, version, err)
+	}
+	return nil
+}
