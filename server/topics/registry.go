@@ -25,7 +25,7 @@ type Registry struct {
 	change  sync.Mutex // one change of topics or settings at a time; look-ups do not take it
 	config  atomic.Pointer[config.Broker]
 	applied func(*config.Broker) // told of settings that were altered; guarded by change
-	removed func(name string)    // told of topics that were deleted; set before the first can be
+	removed func(name string)    // told of topics that were deleted; guarded by change
 }
 
 // New makes the registry, opening the catalog over its store. Topics that exist are opened without I/O.
@@ -55,9 +55,12 @@ func (r *Registry) OnBrokerConfig(f func(*config.Broker)) {
 	f(r.Config())
 }
 
-// OnTopicRemoved has f told of each topic that is deleted, before the deletion is answered. It must be called before requests are served;
-// f must neither block nor change topics.
-func (r *Registry) OnTopicRemoved(f func(name string)) { r.removed = f }
+// OnTopicRemoved has f told of each topic that is deleted, before the deletion is answered. f must neither block nor change topics.
+func (r *Registry) OnTopicRemoved(f func(name string)) {
+	r.change.Lock()
+	defer r.change.Unlock()
+	r.removed = f
+}
 
 // Catalog is the catalog that the registry stands on.
 func (r *Registry) Catalog() *catalog.Catalog { return r.catalog }
