@@ -57,6 +57,7 @@ func (e *Engine) Maintain() {
 			continue // it is offline and has said why
 		}
 		l.expire()
+		l.sealAgain()
 		if err := l.retain(); err != nil && l.Err() == nil {
 			e.cfg.Logger.Warn("retention failed", "log", l.name(), "error", err)
 		}

@@ -168,11 +168,12 @@ type seal struct {
 	snapshot []byte // of the producers at next; nil when there are none
 }
 
-// sealRolled trims rolled segments, writes their indexes, and moves the recovery point behind them. One runs per log.
+// sealRolled trims rolled segments, writes their indexes, and moves the recovery point behind them, in order. One runs per log. It ends at
+// one that fails: the recovery point stays before that, so before all that come after it. The next roll or pass of maintenance tries again.
 func (l *Log) sealRolled() {
 	for {
 		l.syncMu.Lock()
-		if len(l.seals) == 0 {
+		if err := l.Err(); len(l.seals) == 0 || err != nil && err != ErrDeleted {
 			l.sealing = false
 			l.syncMu.Unlock()
 			return
@@ -180,15 +181,20 @@ func (l *Log) sealRolled() {
 		s := l.seals[0]
 		l.syncMu.Unlock()
 		err := l.sealOne(s)
-		if err != nil && l.Err() == nil && s.segment.Base() >= l.pub.read().start {
-			// Unsealed is not lost: the recovery point stays before it. A failed sync of its data is found by the committer,
-			// and under PageCache it is found here.
+		gone := s.next <= l.pub.read().start
+		if err != nil && l.Err() == nil && !gone {
+			// A failed sync of its data is found by the committer, and under PageCache it is found here.
 			l.e.cfg.Logger.Warn("segment could not be sealed", "log", l.name(), "segment", s.segment.Base(), "error", err)
 			if s.segment.Dirty() {
 				l.e.group.Poison(&l.item, err)
 			}
 		}
 		l.syncMu.Lock()
+		if err != nil && !gone {
+			l.sealing = false
+			l.syncMu.Unlock()
+			return
+		}
 		if err != nil {
 			l.unsealed = append(l.unsealed, s)
 		} else {
@@ -197,6 +203,17 @@ func (l *Log) sealRolled() {
 		}
 		l.seals = l.seals[1:]
 		l.syncMu.Unlock()
+	}
+}
+
+// sealAgain has the segments sealed whose seal failed.
+func (l *Log) sealAgain() {
+	l.syncMu.Lock()
+	start := len(l.seals) > 0 && !l.sealing
+	l.sealing = l.sealing || start
+	l.syncMu.Unlock()
+	if start {
+		l.e.Go(l.sealRolled)
 	}
 }
 
@@ -213,8 +230,10 @@ func (l *Log) sealOne(s seal) error {
 	if l.Err() == ErrDeleted {
 		return nil
 	}
-	if err := s.segment.Seal(); err != nil {
-		return err
+	if !s.segment.Sealed() { // by an attempt that failed later
+		if err := s.segment.Seal(); err != nil {
+			return err
+		}
 	}
 	if s.snapshot != nil {
 		if err := l.writeSnapshot(s.next, s.snapshot); err != nil {
