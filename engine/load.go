@@ -207,21 +207,9 @@ const topicIDKey = "topic_id: "
 // of a directory become durable in order, so it was there before the segments, and no commit passes it. The directory may be that of a
 // topic of this name that was deleted since.
 func (ld *loader) owner() (owner, error) {
-	b, err := vfs.ReadFile(ld.fs, ld.dir+"/"+metadataName, smallFileMax)
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !missing {
-		return ours, err
-	}
-	if !missing && len(bytes.TrimLeft(b, "\x00")) == 0 {
-		return nobodys, nil
-	}
-	for line := range strings.Lines(string(b)) {
-		if id, ok := strings.CutPrefix(strings.TrimSpace(line), topicIDKey); ok && len(id) == 22 {
-			if id != topicID(ld.l.spec.TopicID) && ld.l.spec.TopicID != [16]byte{} {
-				return another, nil
-			}
-			return ours, nil
-		}
+	o, found, err := ld.l.readOwner()
+	if err != nil || found {
+		return o, err
 	}
 	// Durable at once: no line says that this log is dirty, so that a start after a kill would not make it so.
 	if err := vfs.WriteFile(ld.fs, ld.dir, metadataName, ld.l.metadata()); err != nil {
@@ -229,6 +217,27 @@ func (ld *loader) owner() (owner, error) {
 	}
 	ld.l.e.rootNew.Store(true)
 	return ours, ld.l.e.syncRoot()
+}
+
+// readOwner reads partition.metadata. found is false when it is missing or damaged: then the log's name decides.
+func (l *Log) readOwner() (o owner, found bool, err error) {
+	b, err := vfs.ReadFile(l.e.cfg.FS, l.dir()+"/"+metadataName, smallFileMax)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
+		return ours, false, err
+	}
+	if !missing && len(bytes.TrimLeft(b, "\x00")) == 0 {
+		return nobodys, true, nil
+	}
+	for line := range strings.Lines(string(b)) {
+		if id, ok := strings.CutPrefix(strings.TrimSpace(line), topicIDKey); ok && len(id) == 22 {
+			if id != topicID(l.spec.TopicID) && l.spec.TopicID != [16]byte{} {
+				return another, true, nil
+			}
+			return ours, true, nil
+		}
+	}
+	return ours, false, nil
 }
 
 // disown sets a directory aside: the log is as if there were none.

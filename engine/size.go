@@ -41,6 +41,11 @@ func (l *Log) listedBytes() (sum int64, err error) {
 		}
 		return 0, err
 	}
+	if len(entries) > 0 {
+		if o, _, err := l.readOwner(); err != nil || o != ours {
+			return 0, err // an earlier topic's of this name: a load sets it aside
+		}
+	}
 	var bases []int64
 	for _, d := range entries {
 		if base, suffix, ok := segment.ParseName(d.Name); ok && suffix == segment.LogSuffix {
@@ -49,7 +54,10 @@ func (l *Log) listedBytes() (sum int64, err error) {
 	}
 	slices.Sort(bases)
 	bases = append(bases, math.MaxInt64)
-	start := l.e.journal.get(l.name()).start
+	start := int64(0)
+	if j := l.e.journal.get(l.name()); j.is(l.spec.TopicID) {
+		start = j.start
+	}
 	for i, base := range bases[:len(bases)-1] {
 		if bases[i+1] <= start {
 			continue

@@ -44,3 +44,23 @@ func TestStoredBytes(t *testing.T) {
 		t.Errorf("removed: %v", err)
 	}
 }
+
+// TestStoredBytesOfAnEarlierTopic: what an earlier topic of the same name has left on the disk is not the log's, before a load sets it aside
+// as after.
+func TestStoredBytesOfAnEarlierTopic(t *testing.T) {
+	f := newFixture(t)
+	l := f.log(true, nil)
+	f.append(l, spec{size: 500})
+	f.close()
+	f.open()
+	other := f.e.OpenLog(LogSpec{Topic: "t", TopicID: [16]byte{2}})
+	if n, err := other.StoredBytes(); n != 0 || err != nil || other.Loaded() {
+		t.Errorf("not loaded: %d, %v; loaded %v", n, err, other.Loaded())
+	}
+	if err := other.Load(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := other.StoredBytes(); n != 0 || err != nil {
+		t.Errorf("loaded: %d, %v", n, err)
+	}
+}
