@@ -33,8 +33,10 @@ func BenchmarkGroups(b *testing.B) {
 		b.Run(fmt.Sprintf("heartbeats/groups=100/members=10/connections=20/inflight=%d", depth), func(b *testing.B) { benchHeartbeats(b, bin, depth) })
 	}
 	for _, durability := range []string{"page-cache", "group-commit"} {
-		for _, conns := range []int{16, 64} {
-			b.Run(fmt.Sprintf("commits/durability=%s/connections=%d", durability, conns), func(b *testing.B) { benchCommits(b, bin, durability, conns) })
+		for _, load := range [][2]int{{16, 1}, {64, 1}, {16, 8}} {
+			b.Run(fmt.Sprintf("commits/durability=%s/connections=%d/inflight=%d", durability, load[0], load[1]), func(b *testing.B) {
+				benchCommits(b, bin, durability, load[0], load[1])
+			})
 		}
 	}
 	b.Run("rebalance/members=200", func(b *testing.B) { benchRebalance(b, bin) })
@@ -264,7 +266,7 @@ func benchHeartbeats(b *testing.B, bin string, depth int) {
 	}
 }
 
-func benchCommits(b *testing.B, bin, durability string, conns int) {
+func benchCommits(b *testing.B, bin, durability string, conns, depth int) {
 	const total = 128_000
 	broker := groupBroker(b, bin, "kaas.durability="+durability)
 	makeTopic(b, broker, "t", 100)
@@ -277,13 +279,19 @@ func benchCommits(b *testing.B, bin, durability string, conns int) {
 			wait.Go(func() {
 				q := api.OffsetCommitRequest{GroupId: fmt.Sprint("group-", k), GenerationIdOrMemberEpoch: -1, RetentionTimeMs: -1,
 					Topics: []api.OffsetCommitRequestOffsetCommitRequestTopic{{Name: "t", Partitions: make([]api.OffsetCommitRequestOffsetCommitRequestPartition, 1)}}}
-				for n := range total / conns {
-					at := &q.Topics[0].Partitions[0]
-					at.PartitionIndex, at.CommittedOffset, at.CommittedLeaderEpoch, at.CommitTimestamp = int32(n%100), int64(n), -1, -1
-					var p api.OffsetCommitResponse
-					c.ask(api.KeyOffsetCommit, 8, &q, &p)
-					if code := p.Topics[0].Partitions[0].ErrorCode; code != api.ErrNone {
-						panic(code)
+				for n := 0; n < total/conns; n += depth {
+					for i := range depth {
+						at := &q.Topics[0].Partitions[0]
+						at.PartitionIndex, at.CommittedOffset, at.CommittedLeaderEpoch, at.CommitTimestamp = int32((n+i)%100), int64(n), -1, -1
+						c.add(api.KeyOffsetCommit, 8, &q)
+					}
+					c.flush()
+					for range depth {
+						var p api.OffsetCommitResponse
+						c.receive(api.KeyOffsetCommit, 8, &p)
+						if code := p.Topics[0].Partitions[0].ErrorCode; code != api.ErrNone {
+							panic(code)
+						}
 					}
 				}
 			})
