@@ -1,6 +1,10 @@
 package compare
 
-import "fmt"
+import (
+	"fmt"
+
+	"kaas/bench/record"
+)
 
 // Names of subjects.
 const (
@@ -47,12 +51,12 @@ func atLeast(limit float64, figure, over, show string) Bar {
 func atMost(limit float64, figure, show string) Bar { return Bar{figure, "", limit, true, show} }
 
 // value is what the bar judges in r; ok is false when it was not measured.
-func (b Bar) value(r *Record) (v float64, ok bool) {
-	s, ok := r.figure(Broker, b.figure)
+func (b Bar) value(r *record.Record) (v float64, ok bool) {
+	s, ok := r.Figure(Broker, b.figure)
 	if !ok || b.over == "" {
 		return s.Median, ok
 	}
-	o, ok := r.figure(b.over, b.figure)
+	o, ok := r.Figure(b.over, b.figure)
 	if !ok || o.Median == 0 {
 		return 0, false
 	}
@@ -78,7 +82,7 @@ func (b Bar) String() string {
 }
 
 // verdict is value and judgement in words.
-func (b Bar) verdict(r *Record) string {
+func (b Bar) verdict(r *record.Record) string {
 	v, ok := b.value(r)
 	if !ok {
 		return "not measured"

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"kaas/bench/floor"
+	"kaas/bench/process"
+	"kaas/bench/record"
 )
 
 // TestMain makes the test program a stand-in for kaas: `serve` and `bench floor` are both the floor. It ignores all flags
@@ -72,7 +74,7 @@ func standIn(args []string) error {
 	return s.Serve()
 }
 
-func tiny(t *testing.T, names ...string) ([]Record, string) {
+func tiny(t *testing.T, names ...string) ([]record.Record, string) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -92,7 +94,7 @@ func tiny(t *testing.T, names ...string) ([]Record, string) {
 	if err != nil && !errors.Is(err, ErrBars) {
 		t.Fatal(err)
 	}
-	records, err := readRecords(results)
+	records, err := record.Read(results)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,7 @@ func TestUnknownScenario(t *testing.T) {
 }
 
 func TestBars(t *testing.T) {
-	r := &Record{Subjects: map[string]Figures{
+	r := &record.Record{Subjects: map[string]record.Figures{
 		Broker: {bytesPerSecond: {40, 61, 60}, cpuPerGB: {0.5, 0.7}},
 		Floor:  {bytesPerSecond: {100, 90, 110}},
 	}}
@@ -178,14 +180,14 @@ func TestBars(t *testing.T) {
 func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	results, document := filepath.Join(dir, "r.jsonl"), filepath.Join(dir, "B.md")
-	old := Record{Scenario: "produce-16k", Time: "2026-01-01T00:00:00Z", Subjects: map[string]Figures{Broker: {cpuPerGB: {9}}}}
-	fresh := Record{Scenario: "produce-16k", Time: "2026-01-02T00:00:00Z", Commit: "abc", Subjects: map[string]Figures{
+	old := record.Record{Scenario: "produce-16k", Time: "2026-01-01T00:00:00Z", Subjects: map[string]record.Figures{Broker: {cpuPerGB: {9}}}}
+	fresh := record.Record{Scenario: "produce-16k", Time: "2026-01-02T00:00:00Z", Commit: "abc", Subjects: map[string]record.Figures{
 		Broker: {bytesPerSecond: {1e9, 2e9, 3e9}, cpuPerGB: {0.5}}, Floor: {bytesPerSecond: {2.5e9}},
 	}}
-	if err := appendRecords(results, []Record{old}); err != nil {
+	if err := record.Append(results, []record.Record{old}); err != nil {
 		t.Fatal(err)
 	}
-	if err := appendRecords(results, []Record{fresh}); err != nil {
+	if err := record.Append(results, []record.Record{fresh}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(document, []byte("above\n"+markBegin+"\nstale\n"+markEnd+"\nbelow\n"), 0o644); err != nil {
@@ -225,24 +227,24 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	p, err := start(program, func(address string) []string { return []string{"serve", "--listen", address, "--data-dir", dir} })
+	p, err := process.Start(program, func(address string) []string { return []string{"serve", "--listen", address, "--data-dir", dir} })
 	if err != nil {
 		t.Fatal(err)
 	}
-	cpu, err := p.cpu()
+	cpu, err := p.CPU()
 	if err != nil || cpu <= 0 {
 		t.Errorf("want processor time of another process, got %v, %v", cpu, err)
 	}
-	if rss, err := p.rssAnon(); err != nil || rss < 100*kib {
+	if rss, err := p.RssAnon(); err != nil || rss < 100*kib {
 		t.Errorf("want its memory, got %v, %v", rss, err)
 	}
-	if p.startMs <= 0 {
-		t.Errorf("want a start time, got %v", p.startMs)
+	if p.StartMs <= 0 {
+		t.Errorf("want a start time, got %v", p.StartMs)
 	}
-	if err := p.stop(); err != nil {
+	if err := p.Stop(); err != nil {
 		t.Error(err)
 	}
-	_, err = start(program, func(string) []string { return []string{"serve", "--listen", "nonesuch"} })
+	_, err = process.Start(program, func(string) []string { return []string{"serve", "--listen", "nonesuch"} })
 	if err == nil || !strings.Contains(err.Error(), "nonesuch") {
 		t.Errorf("want what the program said when it could not start, got %v", err)
 	}

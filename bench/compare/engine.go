@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"kaas/bench/record"
 )
 
 // EngineScenario is the name of the records of the engine's own benchmarks in a results file.
@@ -78,9 +80,9 @@ var engineRows = []engineRow{
 // RunEngine runs the engine's own benchmarks, each rounds times, with the go command in the module that is the working directory, and
 // appends a record to the results file.
 func RunEngine(ctx context.Context, results string, rounds int, progress io.Writer) error {
-	r := Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: commit(), Machine: thisMachine(), Scenario: EngineScenario, Subjects: map[string]Figures{}}
+	r := record.Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: record.Commit(), Machine: record.ThisMachine(), Scenario: EngineScenario, Subjects: map[string]record.Figures{}}
 	var err error
-	if r.Calibration, err = calibrate("."); err != nil {
+	if r.Calibration, err = record.Calibrate("."); err != nil {
 		return err
 	}
 	for round := range rounds { // interleaved: a slow minute meets all of them
@@ -97,13 +99,13 @@ func RunEngine(ctx context.Context, results string, rounds int, progress io.Writ
 			}
 		}
 	}
-	return appendRecords(results, []Record{r})
+	return record.Append(results, []record.Record{r})
 }
 
 var errNoFigures = errors.New("no benchmark in the output")
 
 // parseBenchmarks adds the figures in what go test prints: lines of name, iterations, and pairs of value and unit.
-func parseBenchmarks(pkg string, out []byte, to map[string]Figures) error {
+func parseBenchmarks(pkg string, out []byte, to map[string]record.Figures) error {
 	seen := false
 	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
 		f := strings.Fields(s.Text())
@@ -123,7 +125,7 @@ func parseBenchmarks(pkg string, out []byte, to map[string]Figures) error {
 				return fmt.Errorf("%s: %w", s.Text(), err)
 			}
 			if to[name] == nil {
-				to[name] = Figures{}
+				to[name] = record.Figures{}
 			}
 			to[name][f[i+1]] = append(to[name][f[i+1]], v)
 			seen = true
@@ -136,7 +138,7 @@ func parseBenchmarks(pkg string, out []byte, to map[string]Figures) error {
 }
 
 // engineTable is the engine's table as Markdown, with where and when.
-func engineTable(r *Record) string {
+func engineTable(r *record.Record) string {
 	var b strings.Builder
 	b.WriteString("The engine by itself (Go benchmarks): medians, with the lowest and the highest round.\n\n")
 	b.WriteString("| what | bar | measured | of |\n|---|---|---|---|\n")
@@ -146,9 +148,9 @@ func engineTable(r *Record) string {
 			values = append(values, row.of(v))
 		}
 		cell, bar := "not measured", "–"
-		s, ok := spread(values)
+		s, ok := record.Of(values)
 		if ok {
-			cell = fmt.Sprintf("%s (%s–%s) %s", short(s.Median), short(s.Min), short(s.Max), row.show)
+			cell = fmt.Sprintf("%s (%s–%s) %s", record.Short(s.Median), record.Short(s.Min), record.Short(s.Max), row.show)
 		}
 		if row.bar.show != "" {
 			bar = row.bar.String()

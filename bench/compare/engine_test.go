@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"kaas/bench/record"
 )
 
 const goOutput = `goos: linux
@@ -18,7 +20,7 @@ PASS
 
 // TestEngineTable: what go test prints becomes lines of the table, judged; what was not run is said to be so.
 func TestEngineTable(t *testing.T) {
-	r := Record{Scenario: EngineScenario, Time: "2026-01-02T00:00:00Z", Commit: "abc", Subjects: map[string]Figures{}}
+	r := record.Record{Scenario: EngineScenario, Time: "2026-01-02T00:00:00Z", Commit: "abc", Subjects: map[string]record.Figures{}}
 	for range 2 {
 		if err := parseBenchmarks("engine/state", []byte(goOutput), r.Subjects); err != nil {
 			t.Fatal(err)
@@ -29,7 +31,7 @@ func TestEngineTable(t *testing.T) {
 	}
 	dir := t.TempDir()
 	results, document := filepath.Join(dir, "r.jsonl"), filepath.Join(dir, "B.md")
-	if err := appendRecords(results, []Record{r}); err != nil {
+	if err := record.Append(results, []record.Record{r}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(document, []byte(markBegin+"\n"+markEnd+"\n"), 0o644); err != nil {

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strings"
+
+	"kaas/bench/record"
 )
 
 // The generated part of a document stands between these lines.
@@ -20,7 +21,7 @@ var errNoMarks = errors.New("no lines " + markBegin + " and " + markEnd)
 // Report writes the tables made from the newest record of each scenario in the results file into the document, between its
 // marks. It returns whether the document changed.
 func Report(results, document string) (changed bool, err error) {
-	records, err := readRecords(results)
+	records, err := record.Read(results)
 	if err != nil {
 		return false, err
 	}
@@ -43,8 +44,8 @@ func Report(results, document string) (changed bool, err error) {
 }
 
 // tables are the bars and the figures, as Markdown.
-func tables(records []Record) string {
-	newest := map[string]*Record{}
+func tables(records []record.Record) string {
+	newest := map[string]*record.Record{}
 	for i := range records {
 		newest[records[i].Scenario] = &records[i]
 	}
@@ -64,9 +65,9 @@ func tables(records []Record) string {
 		s := &scenarios[i]
 		for _, subject := range s.subjects {
 			if r := newest[s.name]; r != nil && len(r.Subjects[subject][bytesPerSecond]) > 0 {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s / %s | %s |\n", s.name, subject, r.cell(subject, bytesPerSecond, 1e-6),
-					r.cell(subject, requestsPerSecond, 1), r.cell(subject, cpuPerGB, 1), r.cell(subject, cpuPerRequest, 1),
-					r.cell(subject, latencyP50, 1e-3), r.cell(subject, latencyP99, 1e-3), r.cell(subject, rssAnonMiB, 1))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s / %s | %s |\n", s.name, subject, r.Cell(subject, bytesPerSecond, 1e-6),
+					r.Cell(subject, requestsPerSecond, 1), r.Cell(subject, cpuPerGB, 1), r.Cell(subject, cpuPerRequest, 1),
+					r.Cell(subject, latencyP50, 1e-3), r.Cell(subject, latencyP99, 1e-3), r.Cell(subject, rssAnonMiB, 1))
 			}
 		}
 	}
@@ -86,22 +87,4 @@ func tables(records []Record) string {
 		}
 	}
 	return b.String()
-}
-
-// cell is a spread as text, each value times unit.
-func (r *Record) cell(subject, figure string, unit float64) string {
-	s, ok := r.figure(subject, figure)
-	if !ok {
-		return "–"
-	}
-	return fmt.Sprintf("%s (%s–%s)", short(s.Median*unit), short(s.Min*unit), short(s.Max*unit))
-}
-
-// short writes three significant digits, without an exponent.
-func short(v float64) string {
-	digits := 0
-	if v != 0 {
-		digits = max(2-int(math.Floor(math.Log10(math.Abs(v)))), 0)
-	}
-	return fmt.Sprintf("%.*f", min(digits, 3), v)
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"kaas/bench/record"
 )
 
 // Options of a run.
@@ -33,16 +35,16 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	dir, err := workDir(opt.Dir)
+	dir, err := record.WorkDir(opt.Dir)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	base := Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: commit(), Machine: thisMachine()}
-	if base.Calibration, err = calibrate(dir); err != nil {
+	base := record.Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: record.Commit(), Machine: record.ThisMachine()}
+	if base.Calibration, err = record.Calibrate(dir); err != nil {
 		return err
 	}
-	if err := touchMemory(dir, int64(2<<30*opt.Scale)); err != nil {
+	if err := record.TouchMemory(dir, int64(2<<30*opt.Scale)); err != nil {
 		return err
 	}
 	fmt.Fprintf(opt.Out, "commit %s, %d × %s, Linux %s, load %.1f; CPU loop %.0f ms, fdatasync %.0f µs\n\n", base.Commit, base.Machine.Cores,
@@ -62,7 +64,7 @@ func Run(ctx context.Context, opt Options) error {
 		}
 		missed = !s.print(opt.Out, &r) || missed
 		if opt.Results != "" {
-			if err := appendRecords(opt.Results, []Record{r}); err != nil {
+			if err := record.Append(opt.Results, []record.Record{r}); err != nil {
 				return err
 			}
 		}
@@ -92,10 +94,10 @@ func choose(names []string) ([]*scenario, error) {
 }
 
 // run measures one scenario in interleaved rounds.
-func (s *scenario) run(ctx context.Context, opt *Options, dir string) (map[string]Figures, error) {
-	subjects := map[string]Figures{}
+func (s *scenario) run(ctx context.Context, opt *Options, dir string) (map[string]record.Figures, error) {
+	subjects := map[string]record.Figures{}
 	for _, name := range s.subjects {
-		subjects[name] = Figures{}
+		subjects[name] = record.Figures{}
 	}
 	rounds := s.rounds
 	if opt.Rounds > 0 {
@@ -130,7 +132,7 @@ func (t *turn) run(s *scenario, parent string) (err error) {
 }
 
 // print writes what was measured and judges it; false means that a bar is missed.
-func (s *scenario) print(w io.Writer, r *Record) bool {
+func (s *scenario) print(w io.Writer, r *record.Record) bool {
 	fmt.Fprintf(w, "%s: %s\n", s.name, s.what)
 	for _, subject := range s.subjects {
 		figures := make([]string, 0, len(r.Subjects[subject]))
@@ -139,7 +141,7 @@ func (s *scenario) print(w io.Writer, r *Record) bool {
 		}
 		slices.Sort(figures)
 		for _, name := range figures {
-			if sp, ok := r.figure(subject, name); ok {
+			if sp, ok := r.Figure(subject, name); ok {
 				fmt.Fprintf(w, "  %-6s %-26s %14.4g  (%.4g – %.4g)\n", subject, name, sp.Median, sp.Min, sp.Max)
 			}
 		}

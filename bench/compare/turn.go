@@ -8,6 +8,8 @@ import (
 
 	"kaas/bench/frames"
 	"kaas/bench/load"
+	"kaas/bench/process"
+	"kaas/bench/record"
 )
 
 const topicName = "bench"
@@ -21,12 +23,12 @@ type turn struct {
 }
 
 // start runs the subject of this turn on its directory.
-func (t *turn) start(durability string, more ...string) (*process, error) {
+func (t *turn) start(durability string, more ...string) (*process.Process, error) {
 	data := filepath.Join(t.dir, "data")
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		return nil, err
 	}
-	return start(t.opt.Program, func(address string) []string {
+	return process.Start(t.opt.Program, func(address string) []string {
 		if t.subject == Floor {
 			return []string{"bench", "floor", "--listen", address, "--data-dir", data}
 		}
@@ -35,23 +37,23 @@ func (t *turn) start(durability string, more ...string) (*process, error) {
 }
 
 // with starts the subject, calls do, and stops it.
-func (t *turn) with(durability string, do func(p *process) error, more ...string) error {
+func (t *turn) with(durability string, do func(p *process.Process) error, more ...string) error {
 	p, err := t.start(durability, more...)
 	if err != nil {
 		return err
 	}
 	if err := do(p); err != nil {
-		p.kill()
-		return fmt.Errorf("%w; it said: %s", err, p.said())
+		p.Kill()
+		return fmt.Errorf("%w; it said: %s", err, p.Said())
 	}
-	return p.stop()
+	return p.Stop()
 }
 
 func (t *turn) scaled(n int64) int64 { return max(int64(float64(n)*t.opt.Scale), 1) }
 
 // charge runs a load and notes its figures and what the subject used for it.
-func (t *turn) charge(p *process, run func() (load.Result, error)) error {
-	before, err := p.cpu()
+func (t *turn) charge(p *process.Process, run func() (load.Result, error)) error {
+	before, err := p.CPU()
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,7 @@ func (t *turn) charge(p *process, run func() (load.Result, error)) error {
 	if err != nil {
 		return err
 	}
-	after, err := p.cpu()
+	after, err := p.CPU()
 	if err != nil {
 		return err
 	}
@@ -68,15 +70,15 @@ func (t *turn) charge(p *process, run func() (load.Result, error)) error {
 	f[bytesPerSecond], f[requestsPerSecond] = r.BytesPerSecond(), r.RequestsPerSecond()
 	f[cpuPerGB], f[cpuPerRequest] = used/(float64(r.Bytes)/1e9), used*1e6/float64(r.Requests)
 	f[latencyP50], f[latencyP99], f[clientCPU] = r.Latency.P50, r.Latency.P99, r.ClientCPU
-	rss, err := p.rssAnon()
+	rss, err := p.RssAnon()
 	f[rssAnonMiB] = rss / mib
 	return err
 }
 
 // produce writes bytes in batches, after a tenth of that as a warm-up. What is stored at the end must be what was acknowledged.
 func (t *turn) produce(c load.ProduceConfig, bytes int64) error {
-	return t.with(pageCache, func(p *process) error {
-		c.Brokers, c.Topic, c.Partitions = []string{p.address}, topicName, 1
+	return t.with(pageCache, func(p *process.Process) error {
+		c.Brokers, c.Topic, c.Partitions = []string{p.Address}, topicName, 1
 		c.Bytes = t.scaled(bytes / 10)
 		warm, err := load.Produce(c)
 		if err != nil {
@@ -92,7 +94,7 @@ func (t *turn) produce(c load.ProduceConfig, bytes int64) error {
 		if err != nil {
 			return err
 		}
-		return checkEnd(p.address, records)
+		return checkEnd(p.Address, records)
 	})
 }
 
@@ -113,16 +115,16 @@ func checkEnd(address string, want int64) error {
 // fetch writes half a gigabyte and reads it eight times over.
 func (t *turn) fetch(maxBytes int) error {
 	const fill, read = 512 * mib, 8 * 512 * mib
-	return t.with(pageCache, func(p *process) error {
+	return t.with(pageCache, func(p *process.Process) error {
 		_, err := load.Produce(load.ProduceConfig{
-			Brokers: []string{p.address}, Topic: topicName, Partitions: 1, Connections: 4, Pipeline: 8, BatchBytes: 16 * kib, RecordBytes: kib,
+			Brokers: []string{p.Address}, Topic: topicName, Partitions: 1, Connections: 4, Pipeline: 8, BatchBytes: 16 * kib, RecordBytes: kib,
 			Acks: 1, Limits: load.Limits{Bytes: t.scaled(fill)},
 		})
 		if err != nil {
 			return err
 		}
 		c := load.FetchConfig{
-			Brokers: []string{p.address}, Topic: topicName, Connections: 4, MaxBytes: maxBytes, Alike: true, Limits: load.Limits{Bytes: t.scaled(fill)},
+			Brokers: []string{p.Address}, Topic: topicName, Connections: 4, MaxBytes: maxBytes, Alike: true, Limits: load.Limits{Bytes: t.scaled(fill)},
 		}
 		if _, err := load.Fetch(c); err != nil {
 			return err
@@ -139,20 +141,20 @@ func (t *turn) commit(writers, connections, partitions int) error {
 		return err
 	}
 	howLong := time.Duration(float64(3*time.Second) * t.opt.Scale)
-	before, err := probe(t.dir, writers*len(batch), howLong/3)
+	before, err := record.Probe(t.dir, writers*len(batch), howLong/3)
 	if err != nil {
 		return err
 	}
-	counter, err := freePort()
+	counter, err := process.FreePort()
 	if err != nil {
 		return err
 	}
 	var acks int64
 	var seconds, syncs float64
-	err = t.with(groupCommit, func(p *process) error {
+	err = t.with(groupCommit, func(p *process.Process) error {
 		return t.charge(p, func() (load.Result, error) {
 			r, err := load.Produce(load.ProduceConfig{
-				Brokers: []string{p.address}, Topic: topicName, Partitions: partitions, Connections: connections, Pipeline: writers / connections, BatchBytes: 1, RecordBytes: kib,
+				Brokers: []string{p.Address}, Topic: topicName, Partitions: partitions, Connections: connections, Pipeline: writers / connections, BatchBytes: 1, RecordBytes: kib,
 				Acks: -1, Limits: load.Limits{Duration: howLong},
 			})
 			acks, seconds = r.Requests, r.Seconds
@@ -165,25 +167,25 @@ func (t *turn) commit(writers, connections, partitions int) error {
 	if err != nil {
 		return err
 	}
-	after, err := probe(t.dir, writers*len(batch), howLong/3)
+	after, err := record.Probe(t.dir, writers*len(batch), howLong/3)
 	if err != nil {
 		return err
 	}
-	t.figures[probePerSecond] = (before.perSecond + after.perSecond) / 2
+	t.figures[probePerSecond] = (before.PerSecond + after.PerSecond) / 2
 	if syncs == 0 {
 		return fmt.Errorf("the broker counted no sync for %d acknowledgements", acks)
 	}
 	t.figures[syncsPerSecond] = syncs / seconds
 	t.figures[acksOfWriters] = float64(acks) / syncs / float64(writers)
-	t.figures[probeP99] = (before.p99 + after.p99) / 2
+	t.figures[probeP99] = (before.P99 + after.P99) / 2
 	t.figures[p99OfProbe] = t.figures[latencyP99] / t.figures[probeP99]
 	t.figures[syncsOfProbe] = t.figures[syncsPerSecond] / t.figures[probePerSecond]
 	return nil
 }
 
 func (t *turn) startUp() error {
-	return t.with(groupCommit, func(p *process) error {
-		t.figures[startMs] = p.startMs
+	return t.with(groupCommit, func(p *process.Process) error {
+		t.figures[startMs] = p.StartMs
 		return nil
 	})
 }
@@ -192,40 +194,40 @@ func (t *turn) startUp() error {
 func (t *turn) settle() { time.Sleep(time.Duration(float64(2*time.Second) * t.opt.Scale)) }
 
 func (t *turn) idle() error {
-	return t.with(groupCommit, func(p *process) error {
+	return t.with(groupCommit, func(p *process.Process) error {
 		t.settle()
-		before, err := p.cpu()
+		before, err := p.CPU()
 		if err != nil {
 			return err
 		}
 		pause := time.Duration(float64(5*time.Second) * t.opt.Scale)
 		time.Sleep(pause)
-		after, err := p.cpu()
+		after, err := p.CPU()
 		if err != nil {
 			return err
 		}
 		t.figures[idleCPU] = 100 * (after - before) / pause.Seconds()
-		rss, err := p.rssAnon()
+		rss, err := p.RssAnon()
 		t.figures[rssAnonMiB] = rss / mib
 		return err
 	})
 }
 
 func (t *turn) connections() error {
-	return t.with(groupCommit, func(p *process) error {
+	return t.with(groupCommit, func(p *process.Process) error {
 		t.settle()
-		before, err := p.rssAnon()
+		before, err := p.RssAnon()
 		if err != nil {
 			return err
 		}
 		n := int(t.scaled(5000))
-		idle, err := load.OpenIdle(p.address, n)
+		idle, err := load.OpenIdle(p.Address, n)
 		if err != nil {
 			return err
 		}
 		defer idle.Close()
 		t.settle()
-		after, err := p.rssAnon()
+		after, err := p.RssAnon()
 		t.figures[bytesPerConn] = (after - before) / float64(n)
 		return err
 	})
@@ -239,12 +241,12 @@ func partitions(topics int) func(*turn) error {
 func (t *turn) partitions(topics int) error {
 	const each = 1000
 	var empty float64
-	err := t.with(groupCommit, func(p *process) (err error) {
+	err := t.with(groupCommit, func(p *process.Process) (err error) {
 		t.settle()
-		if empty, err = p.rssAnon(); err != nil {
+		if empty, err = p.RssAnon(); err != nil {
 			return err
 		}
-		c, err := load.Dial(p.address, 60*time.Second)
+		c, err := load.Dial(p.Address, 60*time.Second)
 		if err != nil {
 			return err
 		}
@@ -257,22 +259,22 @@ func (t *turn) partitions(topics int) error {
 			}
 			took = append(took, float64(time.Since(began).Microseconds())/1e3)
 		}
-		s, _ := spread(took)
+		s, _ := record.Of(took)
 		t.figures[create1000Ms] = s.Median
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return t.with(groupCommit, func(p *process) error {
-		t.figures[restartMs] = p.startMs
+	return t.with(groupCommit, func(p *process.Process) error {
+		t.figures[restartMs] = p.StartMs
 		t.settle()
-		full, err := p.rssAnon()
+		full, err := p.RssAnon()
 		if err != nil {
 			return err
 		}
 		t.figures[bytesPerPart] = (full - empty) / float64(topics*each)
-		leaders, err := load.EnsureTopic([]string{p.address}, fmt.Sprintf("bench-%d", topics-1), 0)
+		leaders, err := load.EnsureTopic([]string{p.Address}, fmt.Sprintf("bench-%d", topics-1), 0)
 		if err == nil && len(leaders) != each {
 			err = fmt.Errorf("after the restart a topic has %d partitions, not %d", len(leaders), each)
 		}

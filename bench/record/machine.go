@@ -1,4 +1,4 @@
-package compare
+package record
 
 import (
 	"bufio"
@@ -37,7 +37,8 @@ type Calibration struct {
 	FdatasyncRate float64 `json:"fdatasync_per_sec"` // of the same
 }
 
-func thisMachine() Machine {
+// ThisMachine describes the machine that this process runs on.
+func ThisMachine() Machine {
 	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version()}
 	if f, err := os.Open("/proc/cpuinfo"); err == nil {
 		defer f.Close()
@@ -58,8 +59,8 @@ func thisMachine() Machine {
 	return m
 }
 
-// commit is the revision that this program was built from, or else that of the working directory, with a + if it was changed since.
-func commit() string {
+// Commit is the revision that this program was built from, or else that of the working directory, with a + if it was changed since.
+func Commit() string {
 	revision, changed := "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
@@ -81,7 +82,8 @@ func commit() string {
 	return revision[:min(len(revision), 12)] + changed
 }
 
-func calibrate(dir string) (Calibration, error) {
+// Calibrate measures the machine; dir must be on the disk that the run will use.
+func Calibrate(dir string) (Calibration, error) {
 	c := Calibration{}
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		first, _, _ := strings.Cut(string(b), " ")
@@ -94,19 +96,20 @@ func calibrate(dir string) (Calibration, error) {
 	}
 	c.CPULoopMs = float64(time.Since(start).Microseconds()) / 1e3
 	runtime.KeepAlive(sum)
-	p, err := probe(dir, 4<<10, 300*time.Millisecond)
-	c.FdatasyncP50, c.FdatasyncRate = p.p50, p.perSecond
+	p, err := Probe(dir, 4<<10, 300*time.Millisecond)
+	c.FdatasyncP50, c.FdatasyncRate = p.P50, p.PerSecond
 	return c, err
 }
 
-type probed struct {
-	perSecond float64
-	p50, p99  float64 // µs
+// Probed is what Probe saw.
+type Probed struct {
+	PerSecond float64
+	P50, P99  float64 // µs
 }
 
-// probe writes n bytes and calls fdatasync, one after the other, in a file that has been written and synced before: the
+// Probe writes n bytes and calls fdatasync, one after the other, in a file that has been written and synced before: the
 // cheapest durable write there is.
-func probe(dir string, n int, howLong time.Duration) (p probed, err error) {
+func Probe(dir string, n int, howLong time.Duration) (p Probed, err error) {
 	f, err := os.CreateTemp(dir, "probe")
 	if err != nil {
 		return p, err
@@ -135,16 +138,16 @@ func probe(dir string, n int, howLong time.Duration) (p probed, err error) {
 		}
 		took = append(took, time.Since(from))
 	}
-	p.perSecond = float64(len(took)) / time.Since(start).Seconds()
+	p.PerSecond = float64(len(took)) / time.Since(start).Seconds()
 	slices.Sort(took)
-	p.p50 = float64(took[len(took)/2].Nanoseconds()) / 1e3
-	p.p99 = float64(took[len(took)*99/100].Nanoseconds()) / 1e3
+	p.P50 = float64(took[len(took)/2].Nanoseconds()) / 1e3
+	p.P99 = float64(took[len(took)*99/100].Nanoseconds()) / 1e3
 	return p, nil
 }
 
-// touchMemory writes n bytes of a file and removes it, so that the page cache has had those pages before: in a young virtual
+// TouchMemory writes n bytes of a file and removes it, so that the page cache has had those pages before: in a young virtual
 // machine the first touch of a page costs many times as much as all later ones.
-func touchMemory(dir string, n int64) error {
+func TouchMemory(dir string, n int64) error {
 	f, err := os.CreateTemp(dir, "touch")
 	if err != nil {
 		return err
@@ -160,8 +163,8 @@ func touchMemory(dir string, n int64) error {
 	return nil
 }
 
-// workDir makes an empty directory below parent, which must be on a real disk.
-func workDir(parent string) (string, error) {
+// WorkDir makes an empty directory below parent, which must be on a real disk.
+func WorkDir(parent string) (string, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(parent, &st); err != nil {
 		return "", &os.PathError{Op: "statfs", Path: parent, Err: err}

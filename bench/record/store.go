@@ -1,4 +1,8 @@
-package compare
+// Package record keeps what was measured: figures by round, with the commit, the machine, and a calibration that tells a slow day
+// from a slow program; as lines of JSON that are only ever added to.
+//
+// It judges nothing: bars belong to the packages that measure (compare, rivals).
+package record
 
 import (
 	"bufio"
@@ -6,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +32,8 @@ type Record struct {
 // Spread is the median of rounds with the lowest and the highest.
 type Spread struct{ Median, Min, Max float64 }
 
-func spread(rounds []float64) (s Spread, ok bool) {
+// Of is the spread of the values of rounds; ok is false when there are none.
+func Of(rounds []float64) (s Spread, ok bool) {
 	if len(rounds) == 0 {
 		return s, false
 	}
@@ -36,13 +42,13 @@ func spread(rounds []float64) (s Spread, ok bool) {
 	return Spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}, true
 }
 
-// figure is the spread of one figure of one subject.
-func (r *Record) figure(subject, name string) (Spread, bool) {
-	return spread(r.Subjects[subject][name])
+// Figure is the spread of one figure of one subject.
+func (r *Record) Figure(subject, name string) (Spread, bool) {
+	return Of(r.Subjects[subject][name])
 }
 
-// appendRecords adds lines to a results file, which is created if missing.
-func appendRecords(name string, records []Record) error {
+// Append adds lines to a results file, which is created if missing.
+func Append(name string, records []Record) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
@@ -58,8 +64,8 @@ func appendRecords(name string, records []Record) error {
 	return errors.Join(errs, f.Close())
 }
 
-// readRecords reads a results file.
-func readRecords(name string) ([]Record, error) {
+// Read reads a results file.
+func Read(name string) ([]Record, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -75,4 +81,22 @@ func readRecords(name string) ([]Record, error) {
 		}
 		all = append(all, r)
 	}
+}
+
+// Cell is the spread of a figure as text, each value times unit.
+func (r *Record) Cell(subject, figure string, unit float64) string {
+	s, ok := r.Figure(subject, figure)
+	if !ok {
+		return "–"
+	}
+	return fmt.Sprintf("%s (%s–%s)", Short(s.Median*unit), Short(s.Min*unit), Short(s.Max*unit))
+}
+
+// Short writes three significant digits, without an exponent.
+func Short(v float64) string {
+	digits := 0
+	if v != 0 {
+		digits = max(2-int(math.Floor(math.Log10(math.Abs(v)))), 0)
+	}
+	return fmt.Sprintf("%.*f", min(digits, 3), v)
 }
