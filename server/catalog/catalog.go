@@ -56,6 +56,8 @@ type Hooks struct {
 	TopicRemoved    func(t *Topic)
 	// ConfigChanged: t has the new settings. t.Handle as above.
 	ConfigChanged func(t *Topic)
+	// QuotasChanged gets all quotas, in order of their keys. Not called by Open.
+	QuotasChanged func(all []*Quota)
 	// BrokerConfigChanged: node "" is the cluster-wide default. Not called by Open.
 	BrokerConfigChanged func(node string, configs map[string]string)
 }
@@ -103,6 +105,14 @@ func Open(store Store, o Options) (*Catalog, error) {
 				snap.brokers = map[string]map[string]string{}
 			}
 			snap.brokers[rest], err = d.pairs(), d.done()
+		case kindQuota:
+			var q *Quota
+			if q, err = decodeQuota(rest, d); err == nil {
+				if snap.quotas == nil {
+					snap.quotas = map[string]*Quota{}
+				}
+				snap.quotas[rest] = q
+			}
 		case kindTopic:
 			var t *Topic
 			if t, err = decodeTopic(rest, value); err == nil {

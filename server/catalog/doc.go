@@ -1,5 +1,5 @@
 // Package catalog is the truth about what exists: the broker's identity, the count of its starts, topics with their ids and
-// settings, dynamic broker settings, and producer-id blocks. It is kept in an engine/state store.
+// settings, dynamic broker settings, client quotas, and producer-id blocks. It is kept in an engine/state store.
 //
 // It does not hold logs or offsets, does not validate settings, and knows no protocol. The server ties its own things (the
 // logs of a topic) to a topic by Hooks and Topic.Handle.
@@ -26,6 +26,8 @@
 //	'T' name     topic: 16 bytes id, uvarint partitions, uvarint starts at creation, 1 byte flags (1: internal, 2: with epoch
 //	             base), map settings; with epoch base: uvarint to add to the leader epoch
 //	'B' node     dynamic broker settings: map; node is the id in decimal, or empty for the cluster-wide default
+//	'Q' entity   quotas; entity is, for each of its parts in order of type: string type, 1 byte (1: named, 0: the default),
+//	             string name: uvarint number, then string key and 8 bytes (float64, big-endian) each, in key order
 //
 // A data directory that was imported (Plant) has also what follows. Nothing here uses it yet; it is kept so that nothing is
 // lost. Enumerations (resource types, operations, mechanisms…) are Kafka's numbers, 1 byte each.
@@ -33,8 +35,6 @@
 //	'O'          origin: string kind ("kraft"), uvarint offset up to which the metadata log was read
 //	'A' id       ACL; id is 16 bytes: resource type, pattern type, operation, permission; strings resource, principal, host
 //	'U' m user   SCRAM credential; m is the mechanism, 1 byte: strings salt, stored key, server key; uvarint iterations
-//	'Q' entity   quotas; entity is, for each of its parts in order of type: string type, 1 byte (1: named, 0: the default),
-//	             string name: uvarint number, then string key and 8 bytes (float64, big-endian) each, in key order
 //	'F' name     finalized feature: uvarint level
 //	'D' id       delegation token: strings owner, requester; uvarint number and strings of renewers; uvarint issued, max,
 //	             expires (milliseconds since 1970)

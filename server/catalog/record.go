@@ -13,6 +13,7 @@ const (
 	kindProducer = 'P'
 	kindTopic    = 'T'
 	kindBroker   = 'B'
+	kindQuota    = 'Q'
 
 	recordVersion = 1
 	flagInternal  = 1

@@ -4,10 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strings"
 
 	"kaas/engine/state"
 )
@@ -17,7 +14,6 @@ const (
 	kindOrigin        = 'O'
 	kindACL           = 'A'
 	kindScram         = 'U'
-	kindQuota         = 'Q'
 	kindFeature       = 'F'
 	kindToken         = 'D'
 	kindClientMetrics = 'C'
@@ -51,18 +47,6 @@ type ScramUser struct {
 	Iterations                 int32
 }
 
-// QuotaEntity is a part of what a quota is for: type "user", "client-id" or "ip"; the default of the type, or a name.
-type QuotaEntity struct {
-	Type, Name string
-	Default    bool
-}
-
-// Quota is the quotas of one entity, whose parts are in order of type.
-type Quota struct {
-	Entity []QuotaEntity
-	Values map[string]float64
-}
-
 // Token is a delegation token; times are milliseconds since 1970.
 type Token struct {
 	ID, Owner, Requester       string
@@ -70,7 +54,7 @@ type Token struct {
 	IssuedMs, MaxMs, ExpiresMs int64
 }
 
-// Kept is what an import stores although nothing uses it yet.
+// Kept is what an import stores beside topics and settings; of all that, quotas alone are used so far.
 type Kept struct {
 	ACLs          []ACL
 	Users         []ScramUser
@@ -186,12 +170,9 @@ func (k *Kept) plant(p *planting) {
 		}
 		p.put(append([]byte{kindScram, byte(u.Mechanism)}, u.Name...), binary.AppendUvarint(b, uint64(u.Iterations)))
 	}
-	for _, q := range k.Quotas {
-		b := binary.AppendUvarint([]byte{recordVersion}, uint64(len(q.Values)))
-		for _, key := range slices.Sorted(maps.Keys(q.Values)) {
-			b = binary.BigEndian.AppendUint64(appendString(b, key), math.Float64bits(q.Values[key]))
-		}
-		p.put(append([]byte{kindQuota}, appendEntity(nil, q.Entity)...), b)
+	for i := range k.Quotas {
+		q := &k.Quotas[i]
+		p.put(quotaKey(q.Entity), q.append(nil))
 	}
 	for name, level := range k.Features {
 		p.put(append([]byte{kindFeature}, name...), appendNumber(uint64(level)))
@@ -214,18 +195,6 @@ func (k *Kept) plant(p *planting) {
 
 func appendOrigin(o Origin) []byte {
 	return binary.AppendUvarint(appendString([]byte{recordVersion}, o.Kind), uint64(o.MetadataOffset))
-}
-
-func appendEntity(b []byte, parts []QuotaEntity) []byte {
-	parts = slices.SortedFunc(slices.Values(parts), func(a, b QuotaEntity) int { return strings.Compare(a.Type, b.Type) })
-	for _, e := range parts {
-		named := byte(1)
-		if e.Default {
-			named = 0
-		}
-		b = appendString(append(appendString(b, e.Type), named), e.Name)
-	}
-	return b
 }
 
 // ReadOrigin says where the data directory of a store came from; ok is false if it was not imported.
@@ -290,22 +259,12 @@ func (k *Kept) readUser(key string, d *decoder) {
 }
 
 func (k *Kept) readQuota(key string, d *decoder) {
-	q := Quota{Values: map[string]float64{}}
-	for e := (&decoder{b: []byte(key)}); len(e.b) > 0; {
-		part := QuotaEntity{Type: e.string(), Default: e.number8() == 0, Name: e.string()}
-		if e.err != nil {
-			d.fail(e.err)
-			return
-		}
-		q.Entity = append(q.Entity, part)
+	q, err := decodeQuota(key, d)
+	if err != nil {
+		d.fail(err)
+		return
 	}
-	for n := d.number(uint64(len(d.b))); n > 0 && d.err == nil; n-- {
-		name := d.string()
-		if v := d.bytes(8); d.err == nil {
-			q.Values[name] = math.Float64frombits(binary.BigEndian.Uint64(v))
-		}
-	}
-	k.Quotas = append(k.Quotas, q)
+	k.Quotas = append(k.Quotas, *q)
 }
 
 func (k *Kept) readToken(key string, d *decoder) {

@@ -32,6 +32,7 @@ type Snapshot struct {
 	topics     int
 	partitions int
 	brokers    map[string]map[string]string
+	quotas     map[string]*Quota // by key
 
 	// The sorted list is made when first asked for, from the last one made and the names changed since.
 	list    atomic.Pointer[[]*Topic]
@@ -133,7 +134,7 @@ func (n *node[K]) collect(to []*Topic) []*Topic {
 
 // next returns a copy to be changed with e and then published. Only one successor of a snapshot is ever published.
 func (s *Snapshot) next() *Snapshot {
-	n := &Snapshot{names: s.names, ids: s.ids, folded: s.folded, topics: s.topics, partitions: s.partitions, brokers: s.brokers}
+	n := &Snapshot{names: s.names, ids: s.ids, folded: s.folded, topics: s.topics, partitions: s.partitions, brokers: s.brokers, quotas: s.quotas}
 	if l := s.list.Load(); l != nil {
 		n.base = *l
 	} else if s.full || len(s.changed) > maxChanged {
