@@ -13,6 +13,8 @@ package coordinator
 import (
 	"errors"
 	"time"
+
+	"kaas/engine"
 )
 
 // Why a shard refuses an operation. The operation was not run.
@@ -31,6 +33,8 @@ type Write struct {
 	Entries []Entry
 	// Txn is set for entries of a transaction (pending offsets): they go to the log in a transactional batch of this producer.
 	Txn *Producer
+	// Guard, with Txn: the log takes the batch only into an open transaction of the producer, or with this guard (engine.Entry.Verify).
+	Guard *engine.Guard
 	// Split lets the entries go into as many batches as they need: for removals, of which a part does no harm if the broker dies
 	// meanwhile. Without it, entries that do not fit into one batch fail with ErrTooLarge.
 	Split bool

@@ -65,7 +65,7 @@ func (sh *shard[S]) take(key string, out *Outcome, now time.Time) {
 	switch {
 	case w.Txn != nil:
 		sh.flush(now)
-		_ = sh.write(w.Entries, w.Txn, []done{{out.Done, true}}, now)
+		_ = sh.write(w, []done{{out.Done, true}}, now)
 		return
 	case w.Split:
 		sh.flush(now)
@@ -117,7 +117,7 @@ func (sh *shard[S]) flush(now time.Time) {
 	w.dones = nil
 	clear(w.keys)
 	w.all = false
-	_ = sh.write(entries, nil, dones, now)
+	_ = sh.write(&Write{Entries: entries}, dones, now)
 	clear(entries)
 	if w = &sh.writer; len(w.entries) > 0 { // not failed meanwhile, which begins a new one
 		w.entries = entries[:0]
@@ -125,13 +125,14 @@ func (sh *shard[S]) flush(now time.Time) {
 }
 
 // write appends one batch, has it replayed, and answers dones when it is durable. An error has been answered.
-func (sh *shard[S]) write(entries []Entry, txn *Producer, dones []done, now time.Time) error {
-	base, err := sh.append(entries, txn, now.UnixMilli())
+func (sh *shard[S]) write(w *Write, dones []done, now time.Time) error {
+	base, err := sh.append(w, now.UnixMilli())
 	if err != nil {
 		sh.refuseWrite(dones, err)
 		return err
 	}
-	at := Position{Timestamp: now.UnixMilli(), Txn: txn}
+	entries := w.Entries
+	at := Position{Timestamp: now.UnixMilli(), Txn: w.Txn}
 	for i := range entries {
 		at.Offset = base + int64(i)
 		if err := sh.state.Replay(entries[i], at); err != nil {
@@ -154,8 +155,8 @@ func (sh *shard[S]) writeSplit(entries []Entry, f func(error), now time.Time) {
 		part := entries[:n]
 		entries = entries[n:]
 		if len(entries) == 0 {
-			_ = sh.write(part, nil, []done{{f, true}}, now)
-		} else if err := sh.write(part, nil, nil, now); err != nil {
+			_ = sh.write(&Write{Entries: part}, []done{{f, true}}, now)
+		} else if err := sh.write(&Write{Entries: part}, nil, now); err != nil {
 			tell([]done{{f, true}}, err)
 			return
 		}
@@ -163,7 +164,8 @@ func (sh *shard[S]) writeSplit(entries []Entry, f func(error), now time.Time) {
 }
 
 // append makes a batch of entries and appends it: as Produce does, with CreateTime timestamps unless the topic wants its own.
-func (sh *shard[S]) append(entries []Entry, txn *Producer, nowMs int64) (base int64, err error) {
+func (sh *shard[S]) append(w *Write, nowMs int64) (base int64, err error) {
+	entries, txn := w.Entries, w.Txn
 	rules := &sh.partition.Topic.Settings().Rules
 	spec := batch.NewSpec()
 	spec.Codec = rules.Compression.Codec(sh.rt.cfg.Codec)
@@ -179,11 +181,11 @@ func (sh *shard[S]) append(entries []Entry, txn *Producer, nowMs int64) (base in
 	for i := range entries {
 		b.Append(nowMs, entries[i].Key, entries[i].Value)
 	}
-	return sh.appendBatch(b.End(&sh.scratch.deflater))
+	return sh.appendBatch(b.End(&sh.scratch.deflater), w.Guard)
 }
 
-// appendBatch appends a batch. Its memory is used again.
-func (sh *shard[S]) appendBatch(data []byte) (base int64, err error) {
+// appendBatch appends a batch; guard may be nil. Its memory is used again.
+func (sh *shard[S]) appendBatch(data []byte, guard *engine.Guard) (base int64, err error) {
 	if cap(data) <= scratchKeep {
 		sh.scratch.buf = data[:0]
 	}
@@ -193,6 +195,9 @@ func (sh *shard[S]) appendBatch(data []byte) (base int64, err error) {
 	}
 	e := &sh.scratch.entry[0]
 	*e = engine.Entry{Data: data, Info: infoOf(data)}
+	if guard != nil {
+		e.Verify, e.Guard = true, *guard
+	}
 	sh.partition.Log.Append(sh.scratch.entry[:])
 	e.Data = nil
 	switch {
@@ -251,7 +256,7 @@ func (sh *shard[S]) endTxn(m *marker, now time.Time) {
 		kind = batch.ControlCommit
 	}
 	base, err := sh.appendBatch(batch.AppendMarker(sh.scratch.buf[:0], batch.Marker{Type: kind, ProducerID: m.producer.ID,
-		ProducerEpoch: m.producer.Epoch, CoordinatorEpoch: m.coordinatorEpoch, TimestampMs: now.UnixMilli(), LeaderEpoch: batch.NoLeaderEpoch}))
+		ProducerEpoch: m.producer.Epoch, CoordinatorEpoch: m.coordinatorEpoch, TimestampMs: now.UnixMilli(), LeaderEpoch: batch.NoLeaderEpoch}), nil)
 	dones := []done{{m.done, true}}
 	if err != nil {
 		sh.refuseWrite(dones, err)

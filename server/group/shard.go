@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kaas/codec/api"
+	"kaas/engine"
 	"kaas/server/coordinator"
 )
 
@@ -56,6 +57,10 @@ func Refusal(key int16, err error) api.ErrorCode {
 	switch {
 	case err == nil:
 		return api.ErrNone
+	case errors.Is(err, engine.ErrInvalidTxnState): // ended since it was asked whether the group is in it
+		return api.ErrInvalidTxnState
+	case errors.Is(err, engine.ErrInvalidProducerEpoch):
+		return api.ErrInvalidProducerEpoch
 	case errors.Is(err, coordinator.ErrLoading):
 		switch key {
 		case api.KeyHeartbeat:
