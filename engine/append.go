@@ -56,7 +56,7 @@ type runItem struct {
 // Append gives each batch its offsets and writes them, all in one pwritev unless a segment ends between them. Results are
 // in the entries; errors are per entry. Without an error the batch is in the log: under PageCache it is readable at once, under
 // GroupCommit, and with flush.messages=1, once the commit that is scheduled has ended. It allocates nothing. It blocks for the
-// page cache only, except for the first use of a log that is not loaded.
+// page cache only, except for the first use of a log that is not loaded: see Ready.
 func (l *Log) Append(entries []Entry) {
 	l.mu.Lock()
 	err := l.readyLocked()

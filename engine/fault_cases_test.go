@@ -231,6 +231,7 @@ func TestOpenFilesBound(t *testing.T) {
 
 func TestOpenFilesKeepsDirty(t *testing.T) {
 	f, ffs := withFaults(t, func(c *Config) { c.MaxOpenFiles = 2 })
+	f.e.files.Crowded = nil // nobody syncs them meanwhile
 	for i := range int32(6) {
 		f.append(f.e.OpenLog(LogSpec{Topic: "dirty", Partition: i, New: true}), spec{ts: f.now.UnixMilli()})
 	}

@@ -172,6 +172,31 @@ func (l *Log) Config() *LogConfig { return l.cfg.Load() }
 // Loaded reports whether the log's offsets are known. Append and Read of a log that is not loaded load it, which may block.
 func (l *Log) Loaded() bool { return l.loaded.Load() }
 
+// Ready reports that an append or a read waits for the page cache at most: the log is loaded, and the file that is appended to is open or
+// there is a descriptor for it. Otherwise whoever must not block leaves it to somebody else, who calls MakeReady first.
+func (l *Log) Ready() bool {
+	if !l.loaded.Load() {
+		return false
+	}
+	if !l.e.files.Full() {
+		return true
+	}
+	a := l.active()
+	return a != nil && a.Opened()
+}
+
+// MakeReady loads the log, and syncs files of others while too many with unsynced writes are open. It may block. A log that cannot be
+// loaded is offline.
+func (l *Log) MakeReady() error {
+	if err := l.Load(); err != nil {
+		return err
+	}
+	if !l.Ready() {
+		l.e.files.MakeRoom()
+	}
+	return nil
+}
+
 // Err is why the log is offline, nil while it is not. It waits for nothing.
 func (l *Log) Err() error {
 	if f := l.failed.Load(); f != nil {

@@ -5,12 +5,14 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"kaas/engine/vfs"
+	"kaas/engine/vfs/crashfs"
 )
 
 // TestKnownLogsAreSmall: the heap of a log that is only known, new or not.
@@ -49,11 +51,17 @@ func TestManyLogsOfFewDescriptors(t *testing.T) {
 		for i := range logs {
 			logs[i] = f.e.OpenLog(LogSpec{Topic: "m", Partition: int32(i), Config: cfg, New: true})
 			for range 2 {
+				if err := logs[i].MakeReady(); err != nil {
+					t.Fatal(err)
+				}
 				f.append(logs[i], spec{size: 900})
 			}
 		}
 		for range 2 { // at the end of a log that is written to, and of one that is loaded for it
 			for _, l := range logs {
+				if err := l.MakeReady(); err != nil {
+					t.Fatal(err)
+				}
 				if e := f.append(l, spec{size: 900}); d == GroupCommit {
 					f.durable(l, e)
 				}
@@ -71,6 +79,43 @@ func TestManyLogsOfFewDescriptors(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNoDescriptorWithoutSyncs: when all descriptors have unsynced writes, whoever must not wait for a sync is told so before it needs one
+// more; an append syncs nothing, and MakeReady does.
+func TestNoDescriptorWithoutSyncs(t *testing.T) {
+	d := crashfs.NewBare()
+	f := newFixture(t, func(c *Config) { c.FS, c.Dir, c.MaxOpenFiles = d, modelDir, 8 })
+	f.e.files.Crowded = nil // nobody helps
+	f.e.work.max = 0
+	syncs := 0
+	d.OnOp(func(op crashfs.Op) {
+		if op.Kind == crashfs.OpSync && strings.HasSuffix(op.Name, ".log") {
+			syncs++
+		}
+	})
+	logs := make([]*Log, 12)
+	for i := range logs {
+		logs[i] = f.e.OpenLog(LogSpec{Topic: "m", Partition: int32(i), New: true})
+		if ready := logs[i].Ready(); ready != (i < 10) {
+			t.Errorf("%d descriptors of 8 have unsynced writes: ready %v", i, ready)
+		}
+		f.append(logs[i], spec{})
+	}
+	if n := f.e.Stats().OpenFiles; syncs != 0 || n != 12 {
+		t.Errorf("%d syncs, %d files open", syncs, n)
+	}
+	if !logs[0].Ready() {
+		t.Error("an open file needs no further descriptor")
+	}
+	more := f.e.OpenLog(LogSpec{Topic: "m", Partition: 12, New: true})
+	if err := more.MakeReady(); err != nil || !more.Ready() {
+		t.Errorf("ready %v, %v", more.Ready(), err)
+	}
+	if n := f.e.Stats().OpenFiles; syncs != 3 || n != 9 {
+		t.Errorf("made ready: %d syncs, %d files open", syncs, n)
+	}
+	f.e.work.max = 1
 }
 
 // hasty is a file system that syncs nothing: thousands of syncs of a real disk are not what a test is about.

@@ -25,6 +25,8 @@ type Files struct {
 	mu   sync.Mutex // guards open and hand
 	open []*Segment
 	hand int
+
+	count atomic.Int64 // of open
 }
 
 // NewFiles bounds open log files to maxOpen and maps to maxMaps. With memory set, index files are never written.
@@ -103,6 +105,9 @@ func (s *Segment) Acquire() (*FileRef, error) {
 
 var errRetired = fmt.Errorf("segment: removed: %w", fs.ErrNotExist)
 
+// Opened reports that the segment's log file is held open: to write to it needs no further descriptor.
+func (s *Segment) Opened() bool { return s.ref.Load() != nil }
+
 // hold makes file the segment's open file and returns a reference beside the cache's own. openMu is held.
 func (s *Segment) hold(file vfs.File) *FileRef {
 	r := &FileRef{file: file, opens: &s.opens}
@@ -115,8 +120,8 @@ func (s *Segment) hold(file vfs.File) *FileRef {
 }
 
 // admit adds an opened segment to the cache and closes another if there are too many. Descriptors with unsynced writes
-// are passed over: closing one would lose the error of a failed write-back. If all are such, Crowded is told and the bound is exceeded;
-// by more than half, whoever opens files faster than others sync them syncs one for each.
+// are passed over: closing one would lose the error of a failed write-back. If all are such, Crowded is told and the bound is exceeded:
+// whoever opens may be an event loop, which must not wait for a sync. See Full.
 func (f *Files) admit(s *Segment) {
 	f.mu.Lock()
 	var victims [4]*Segment // more than one only after the bound was exceeded
@@ -135,25 +140,54 @@ func (f *Files) admit(s *Segment) {
 		f.removeAt(f.hand)
 	}
 	crowded := n == 0 && len(f.open) >= f.maxOpen
-	if crowded && len(f.open) >= f.maxOpen+f.maxOpen/2 {
-		f.hand %= len(f.open)
-		victims[n] = f.open[f.hand]
-		n++
-		f.removeAt(f.hand)
-	}
-	s.slot = len(f.open)
-	f.open = append(f.open, s)
+	f.add(s)
 	f.mu.Unlock()
 	if crowded && f.Crowded != nil {
 		f.Crowded()
 	}
 	for _, v := range victims[:n] {
+		if v.Dirty() { // since a moment ago
+			f.mu.Lock()
+			f.add(v)
+			f.mu.Unlock()
+			continue
+		}
+		v.drop()
+	}
+}
+
+// Full reports that the bound is exceeded by more than a quarter: there are that many descriptors with unsynced writes. Whoever may block
+// calls MakeRoom before it opens one more, and nobody else opens any.
+func (f *Files) Full() bool { return f.count.Load() >= int64(f.maxOpen+f.maxOpen/4) }
+
+// MakeRoom syncs and closes files until the cache is no longer Full. Its errors are those of the segments, which remember them.
+func (f *Files) MakeRoom() {
+	for f.Full() {
+		f.mu.Lock()
+		if len(f.open) == 0 {
+			f.mu.Unlock()
+			return
+		}
+		f.hand %= len(f.open)
+		v := f.open[f.hand]
+		f.removeAt(f.hand)
+		f.mu.Unlock()
 		if r := v.ref.Load(); v.Dirty() && r != nil && r.acquire() {
-			_ = v.syncFile(r.file) // the segment remembers an error
+			_ = v.syncFile(r.file)
 			r.Release()
 		}
 		v.drop()
 	}
+}
+
+// add puts a segment into the list. mu is held.
+func (f *Files) add(s *Segment) {
+	if s.slot >= 0 {
+		return
+	}
+	s.slot = len(f.open)
+	f.open = append(f.open, s)
+	f.count.Store(int64(len(f.open)))
 }
 
 func (f *Files) removeAt(i int) {
@@ -165,6 +199,7 @@ func (f *Files) removeAt(i int) {
 	}
 	f.open[last] = nil
 	f.open = f.open[:last]
+	f.count.Store(int64(last))
 }
 
 // drop lets go of the cache's reference of a segment that is no longer in the list.
