@@ -14,11 +14,12 @@ build:
 test:
 	$(GO) test ./...
 
-# Thousands of random runs of the engine and of its state store, with the power cut at every operation; SEEDS each.
+# Thousands of random runs of the engine, of its state store, with the power cut at every operation, and of the transaction coordinator; SEEDS each.
 SEEDS ?= 2000
 soak:
 	$(GO) test ./engine -run 'TestModel$$' -count=1 -timeout 0 -seeds $(SEEDS) -v
 	$(GO) test ./engine/state -run TestPowerCut -count=1 -timeout 0 -seeds $(SEEDS)
+	$(GO) test ./server/txn -run TestHistories -count=1 -timeout 0 -seeds $(SEEDS)
 
 # A broker process maltreated under load: kill -9, stops, full and failing disks (server/torture). SEED repeats a plan.
 ROUNDS ?= 60

@@ -120,23 +120,25 @@ func (s *Shard) ReplayMarker(coordinator.Producer, bool, coordinator.Position) {
 func (s *Shard) Loaded(now time.Time) {
 	s.loaded = true
 	s.nextExpiry = now.Add(s.cfg.ExpiryInterval)
-	again := 0
-	for t := range s.began {
-		if t.status.prepared() {
-			again++
+	again := s.sorted(func(t *txn) bool { return t.status.prepared() })
+	if len(again) > 0 {
+		// Not from here: who writes the markers could be done before the shard takes operations. And only these: what is decided until
+		// then may not be durable when the alarm rings.
+		opens := make([]*open, len(again))
+		for i, t := range again {
+			opens[i] = t.open
 		}
-	}
-	if again > 0 {
-		// Not from here: who writes the markers could be done before the shard takes operations.
 		s.timers.After(0, func(time.Time) coordinator.Outcome {
-			for _, t := range s.sorted(func(t *txn) bool { return t.status.prepared() }) {
-				s.handOut(t)
+			for i, t := range again {
+				if t.open == opens[i] { // not completed by who was still at work for an earlier life of the shard
+					s.handOut(t)
+				}
 			}
 			return coordinator.Outcome{}
 		})
 	}
 	if len(s.txns) > 0 {
-		s.log.Info("transactional ids loaded", slog.Int("ids", len(s.txns)), slog.Int("open", len(s.began)), slog.Int("decided", again))
+		s.log.Info("transactional ids loaded", slog.Int("ids", len(s.txns)), slog.Int("open", len(s.began)), slog.Int("decided", len(again)))
 	}
 }
 

@@ -27,8 +27,8 @@ type Config struct {
 // that have it durably, by an operation under the transactional id, in as many parts as it likes; of those that are no more, too. If
 // the runtime refuses that operation it may be forgotten: the shard is loaded anew then, and hands out again what it knows nothing of.
 //
-// So the same work (ID and Decision) may come twice. The partitions of it that are already in work must not get their marker twice: the second
-// one could fall into the next transaction, which has the same epoch.
+// So the same work (ID and Decision) may come twice. Partitions of it that are still in work must not get a second marker: it could fall into
+// the next transaction, which has the same epoch. Those that were told of before get one more: what was told was forgotten.
 type MarkerWork struct {
 	ID               string // transactional id
 	Decision         int64  // what tells this transaction of the id from all others
