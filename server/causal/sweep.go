@@ -164,7 +164,8 @@ func (n *Node) UpgradeCustody(ends []End, destroyed []uuid.UUID) error {
 // for after the scan.
 type LookBack struct {
 	Claim parsley.SequenceClaim
-	// Found: a record of Claim.Key.Sender with a sequence of at least Claim.N is there; the first such, and where.
+	// Found: a record of Claim.Key.Sender with a sequence of at least Claim.N is there; the first such, and where. If its
+	// sequence is not Claim.N itself, the claimed record is not there.
 	Found    bool
 	Sequence int64
 	Offset   int64
@@ -177,9 +178,10 @@ type LookBack struct {
 
 // LookedBack settles a sequence claim that Explain shows as unmet, and whose record the node will perhaps never receive,
 // and appends to out what can be delivered now. Found at or below the frontier: the record lies below the baseline, or
-// came without a mark; the claim is met. Found above: it is on its way. Not found in a log without compaction
-// whose open transactions below the watermark have ended: retention took it, below every baseline, and the claim is met.
-// Otherwise nothing changes, and the host looks again later.
+// came without a mark; the claim is met. Found above: it is on its way. Not found, or only one that was sent later, in a log
+// without compaction whose open transactions below the watermark have ended: retention took it, below every baseline, and the
+// claim is met. To wait for the later one could be to wait for ever, as that may wait for this claim's holder. Otherwise
+// nothing changes, and the host looks again later.
 func (n *Node) LookedBack(l LookBack, out []Delivery) ([]Delivery, error) {
 	const what = "look back"
 	if err := n.ready(started, what); err != nil {
@@ -199,8 +201,9 @@ func (n *Node) LookedBack(l LookBack, out []Delivery) ([]Delivery, error) {
 	}
 	raised := false
 	switch {
-	case l.Found:
-		raised = l.Offset <= c.frontier && n.raise(c, l.Claim.Key.Sender, l.Sequence, l.Offset)
+	case l.Found && l.Offset <= c.frontier:
+		raised = n.raise(c, l.Claim.Key.Sender, l.Sequence, l.Offset)
+	case l.Found && l.Sequence == l.Claim.N: // on its way
 	case !l.Compacted && l.LastStable >= l.Watermark && l.LogStart > 0:
 		raised = n.raise(c, l.Claim.Key.Sender, l.Claim.N, l.LogStart-1)
 	}
