@@ -7,14 +7,15 @@ import (
 	"kaas/codec/api"
 )
 
-// Describe serves one group of DescribeGroups, key 15. Of a group that does not exist it says Dead; metadata and assignments are shown of
+// Describe serves one group of DescribeGroups, key 15. Of a group that does not exist, or is of the
+// consumer protocol, it says Dead; metadata and assignments are shown of
 // a stable group only. AuthorizedOperations is left at "not asked for".
 func (s *Shard) Describe(id string) api.DescribeGroupsResponseDescribedGroup {
 	var p api.DescribeGroupsResponseDescribedGroup
 	p.Default()
 	p.GroupId = cloned(id)
 	g := s.groups[id]
-	if g == nil {
+	if g == nil || g.consumer != nil {
 		p.GroupState = dead.String()
 		return p
 	}
@@ -41,7 +42,7 @@ func (s *Shard) Describe(id string) api.DescribeGroupsResponseDescribedGroup {
 }
 
 // List serves this shard's part of ListGroups, key 16, by group id. No states ask for all; they are compared without regard to case, and
-// unknown ones match nothing.
+// unknown ones match nothing. Groups of the consumer protocol have states in small letters, to be asked for as they are.
 func (s *Shard) List(states []string) []api.ListGroupsResponseListedGroup {
 	var all []api.ListGroupsResponseListedGroup
 	for id, g := range s.groups {
@@ -49,7 +50,12 @@ func (s *Shard) List(states []string) []api.ListGroupsResponseListedGroup {
 			continue
 		}
 		st := g.state().String()
-		if len(states) > 0 && !slices.ContainsFunc(states, func(f string) bool { return strings.EqualFold(f, st) }) {
+		same := strings.EqualFold
+		if g.consumer != nil {
+			st = g.state().lower()
+			same = func(a, b string) bool { return a == b }
+		}
+		if len(states) > 0 && !slices.ContainsFunc(states, func(f string) bool { return same(f, st) }) {
 			continue
 		}
 		all = append(all, api.ListGroupsResponseListedGroup{GroupId: id, ProtocolType: g.protocolType(), GroupState: st})

@@ -1,6 +1,8 @@
 package group
 
 import (
+	"strings"
+
 	"kaas/codec/api"
 	"kaas/server/coordinator"
 )
@@ -10,6 +12,8 @@ type group struct {
 	id string
 	// classic is the membership of the classic protocol, nil before the first JoinGroup.
 	classic *classic
+	// consumer is the membership of the consumer protocol (KIP-848); not together with classic.
+	consumer *consumerGroup
 	// dead: being deleted, see removal.
 	dead bool
 
@@ -35,17 +39,24 @@ const (
 	completingRebalance
 	stable
 	dead
+	assigning // of consumer groups, as the next
+	reconciling
 )
 
-var stateNames = [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead"}
+var stateNames = [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Assigning", "Reconciling"}
 
 func (st state) String() string { return stateNames[st] }
+
+// lower is how Apache 3.7 writes the states of consumer groups.
+func (st state) lower() string { return strings.ToLower(stateNames[st]) }
 
 // state is what DescribeGroups says.
 func (g *group) state() state {
 	switch {
 	case g.dead:
 		return dead
+	case g.consumer != nil:
+		return g.consumer.state()
 	case g.classic == nil:
 		return empty
 	}
@@ -54,7 +65,10 @@ func (g *group) state() state {
 
 // protocolType is "" for a simple group.
 func (g *group) protocolType() string {
-	if g.classic == nil {
+	switch {
+	case g.consumer != nil:
+		return consumerProtocol
+	case g.classic == nil:
 		return ""
 	}
 	return g.classic.protocolType
@@ -73,7 +87,7 @@ func (g *group) hasOffsets() bool { return len(g.offsets)+len(g.pending)+len(g.w
 
 // hasMembers counts ids that were handed out (79) as well.
 func (g *group) hasMembers() bool {
-	return g.classic != nil && len(g.classic.members)+len(g.classic.handedOut) > 0
+	return g.consumer != nil && len(g.consumer.members) > 0 || g.classic != nil && len(g.classic.members)+len(g.classic.handedOut) > 0
 }
 
 // check tells whether memberID (and the instance id that it claims) is a member.
@@ -111,6 +125,9 @@ func (s *Shard) ensure(id string) *group {
 func (s *Shard) drop(g *group) {
 	if g.classic != nil {
 		s.stopAll(g.classic)
+	}
+	if g.consumer != nil {
+		s.stopConsumer(g.consumer)
 	}
 	for producer := range g.pending {
 		s.unlink(producer, g)

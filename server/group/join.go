@@ -70,6 +70,10 @@ func (s *Shard) join(j *join) {
 		s.refuse(j, api.ErrCoordinatorNotAvailable, q.MemberId)
 		return
 	}
+	if g.consumer != nil {
+		s.refuse(j, api.ErrGroupIdNotFound, q.MemberId)
+		return
+	}
 	c := g.membership(j.now)
 	switch {
 	case !s.hasRoom(c, q.MemberId):

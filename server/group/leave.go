@@ -28,6 +28,8 @@ func (s *Shard) leave(q *api.LeaveGroupRequest, version int16, now time.Time) *a
 		return &api.LeaveGroupResponse{ErrorCode: api.ErrInvalidGroupId}
 	case g != nil && g.dead:
 		return &api.LeaveGroupResponse{ErrorCode: api.ErrCoordinatorNotAvailable}
+	case g != nil && g.consumer != nil:
+		return &api.LeaveGroupResponse{ErrorCode: api.ErrGroupIdNotFound}
 	case version < 3:
 		return &api.LeaveGroupResponse{ErrorCode: s.leaveOne(g, q.MemberId, wire.NullString{}, now)}
 	}

@@ -97,6 +97,12 @@ func (s *Shard) mayCommit(g *group, generation int32, memberID string, instance 
 		return nil, api.ErrCoordinatorNotAvailable
 	case generation < 0 && g.state() == empty:
 		return nil, api.ErrNone
+	case g.consumer != nil:
+		code := g.consumer.check(memberID, generation)
+		if txn && code == api.ErrStaleMemberEpoch {
+			code = api.ErrIllegalGeneration
+		}
+		return nil, code
 	case generation >= 0 || memberID != "" || instance.Valid:
 		m, code := g.check(memberID, instance.String, instance.Valid)
 		if code == api.ErrNone && generation != g.generation() {
@@ -253,6 +259,11 @@ func (s *Shard) Fetch(q *api.OffsetFetchRequestOffsetFetchRequestGroup, requireS
 	g := s.groups[q.GroupId]
 	if g != nil && g.dead {
 		g = nil
+	}
+	if g != nil {
+		if p.ErrorCode = g.mayFetch(q.MemberId, q.MemberEpoch); p.ErrorCode != api.ErrNone {
+			return p
+		}
 	}
 	if q.Topics == nil {
 		if g != nil {

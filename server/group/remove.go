@@ -66,12 +66,13 @@ func (g *group) keys() []topicPartition {
 // holds says whether there is anything of a partition.
 func (g *group) holds(k topicPartition) bool { return g.offsets[k] != nil || g.unstable(k) }
 
-// take adds partitions of a group to a sweep, and the group itself when it is empty and nothing is left of it.
+// take adds partitions of a group to a sweep, and the group itself when it is empty and nothing is left of it. A consumer
+// group stays until it expires or is deleted.
 func (w *sweep) take(g *group, keys []topicPartition, at func(topicPartition) int64) {
 	for _, k := range keys {
 		w.work = append(w.work, removal{g, k, at(k)})
 	}
-	if g.state() == empty && !g.hasMembers() && len(keys) == len(g.keys()) {
+	if g.consumer == nil && g.state() == empty && !g.hasMembers() && len(keys) == len(g.keys()) {
 		w.kill(g)
 	}
 }
@@ -102,6 +103,11 @@ func (w *sweep) next() coordinator.Outcome {
 			// A group that never had a generation has no record.
 			if g.generation() > 0 {
 				entries = append(entries, coordinator.Entry{Key: a.groupKey(g.id)})
+			}
+			if g.consumer != nil {
+				r := consumerRecords{group: g.id}
+				r.removeGroup()
+				entries = append(entries, r.entries...)
 			}
 		}
 	}
@@ -209,6 +215,8 @@ func (s *Shard) mayDelete(id string) (g *group, subscribed func(topic string) bo
 		return g, func(string) bool { return false }, api.ErrNone
 	case g.protocolType() != consumerProtocol:
 		return nil, nil, api.ErrNonEmptyGroup
+	case g.consumer != nil:
+		return g, g.consumer.subscribes, api.ErrNone
 	}
 	topics, known := g.classic.subscriptions()
 	return g, func(topic string) bool {
@@ -272,7 +280,7 @@ func (w *sweep) begin() coordinator.Outcome {
 
 // ExpireOffsets removes offsets whose time is over, and empty groups that hold none. It is called every offsets.retention.check.interval.ms.
 // Time counts (KIP-211): for an empty group from when it became so; for a stable group of consumers, of topics that nobody subscribes to,
-// and for a simple group, from the commit; an offset with its own expiry, from old commits, by that.
+// for a simple group, and for a group of the consumer protocol, from the commit; an offset with its own expiry, from old commits, by that.
 func (s *Shard) ExpireOffsets(now time.Time) coordinator.Outcome {
 	w := s.sweep("expired offsets")
 	ms := now.UnixMilli()
@@ -282,6 +290,9 @@ func (s *Shard) ExpireOffsets(now time.Time) coordinator.Outcome {
 		}
 		if keys := g.expired(ms, s.cfg.OffsetRetention.Milliseconds()); len(keys) > 0 {
 			w.take(g, keys, func(k topicPartition) int64 { return g.offsets[k].at })
+			if g.consumer != nil && g.state() == empty && len(keys) == len(g.keys()) {
+				w.kill(g)
+			}
 		} else if g.state() == empty && !g.hasOffsets() && !g.hasMembers() {
 			w.kill(g)
 		}
@@ -293,6 +304,9 @@ func (s *Shard) ExpireOffsets(now time.Time) coordinator.Outcome {
 func (g *group) expired(now, retention int64) []topicPartition {
 	var subscribed map[string]struct{}
 	since := int64(-1)
+	if g.consumer != nil {
+		subscribed = g.consumer.subscriptions()
+	}
 	if c := g.classic; c != nil && c.protocolType != "" {
 		switch c.state {
 		case empty:

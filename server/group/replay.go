@@ -22,6 +22,8 @@ func (s *Shard) Replay(e coordinator.Entry, at coordinator.Position) error {
 		return s.replayOffset(e, at)
 	case version == groupKeyVersion:
 		return s.replayGroup(e)
+	case s.cfg.Consumer != nil && version >= firstConsumerKeyVersion && version <= lastConsumerKeyVersion:
+		return s.replayConsumer(version, e)
 	}
 	return nil
 }
@@ -102,7 +104,7 @@ func (s *Shard) endPending(g *group, producer int64) {
 
 // tidy drops a simple group without offsets: nothing tells it from one that never was.
 func (s *Shard) tidy(g *group) {
-	if g.classic == nil && !g.dead && !g.hasOffsets() {
+	if g.classic == nil && g.consumer == nil && !g.dead && !g.hasOffsets() {
 		s.drop(g)
 	}
 }
@@ -184,6 +186,9 @@ func restored(g *group, v *api.GroupMetadataValue, version int16) *classic {
 func (s *Shard) Loaded(now time.Time) {
 	s.loaded = true
 	for _, g := range s.groups {
+		if g.consumer != nil {
+			s.loadedConsumer(g.consumer, now)
+		}
 		c := g.classic
 		if c == nil {
 			continue
@@ -202,6 +207,9 @@ func (s *Shard) Loaded(now time.Time) {
 func (s *Shard) Closed(err error) {
 	s.fx = effects{}
 	for _, g := range s.groups {
+		if g.consumer != nil {
+			s.stopConsumer(g.consumer)
+		}
 		c := g.classic
 		if c == nil {
 			continue

@@ -18,6 +18,8 @@ type Config struct {
 	InitialRebalanceDelay time.Duration // group.initial.rebalance.delay.ms
 	MaxMetadata           int           // offset.metadata.max.bytes; counted in UTF-16 units, as Apache does
 	OffsetRetention       time.Duration // offsets.retention.minutes
+	// Consumer is for groups of the consumer protocol (KIP-848). nil: it is off, and its records are passed over.
+	Consumer *ConsumerConfig
 	// Partitions is how many partitions a topic has, 0 if there is no such topic: offsets are committed and deleted only for
 	// partitions that exist (3). It is called on the shards' goroutines, with a name that aliases the request.
 	Partitions func(topic string) int

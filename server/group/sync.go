@@ -61,6 +61,9 @@ func (g *group) checkSync(q *api.SyncGroupRequest) (*member, api.ErrorCode) {
 	if g.dead {
 		return nil, api.ErrCoordinatorNotAvailable
 	}
+	if g.consumer != nil {
+		return nil, api.ErrGroupIdNotFound
+	}
 	m, code := g.check(q.MemberId, q.GroupInstanceId.String, q.GroupInstanceId.Valid)
 	if code != api.ErrNone {
 		return nil, code
@@ -134,6 +137,9 @@ func (s *Shard) Heartbeat(q *api.HeartbeatRequest, now time.Time) api.ErrorCode 
 	}
 	if g.dead {
 		return api.ErrCoordinatorNotAvailable
+	}
+	if g.consumer != nil {
+		return api.ErrGroupIdNotFound
 	}
 	m, code := g.check(q.MemberId, q.GroupInstanceId.String, q.GroupInstanceId.Valid)
 	if code != api.ErrNone {

@@ -2,7 +2,7 @@ package group
 
 // Totals count what shards hold.
 type Totals struct {
-	States  [dead + 1]StateTotal // by state, in a fixed order
+	States  [reconciling + 1]StateTotal // by state, in a fixed order
 	Members int
 	Offsets int // committed, one per group and partition
 }
@@ -28,6 +28,9 @@ func (s *Shard) AddTo(t *Totals) {
 		t.Offsets += len(g.offsets)
 		if g.classic != nil {
 			t.Members += len(g.classic.members)
+		}
+		if g.consumer != nil {
+			t.Members += len(g.consumer.members)
 		}
 	}
 }
