@@ -148,6 +148,9 @@ func (s *store) Replay(e Entry, at Position) error {
 	if string(e.Key) == "nonsense" {
 		return errNonsense
 	}
+	if string(e.Value) == "panic" {
+		panic("a record that the state does not survive")
+	}
 	e = Entry{Key: slices.Clone(e.Key), Value: slices.Clone(e.Value)}
 	if at.Txn != nil {
 		s.txn[*at.Txn] = append(s.txn[*at.Txn], e)

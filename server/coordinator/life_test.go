@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -117,6 +118,37 @@ func TestPanicLoadsAnew(t *testing.T) {
 	}
 	if got, want := r.values(), map[string]string{"a": "1"}; !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// A panic while a batch is applied, at the end of a round or because somebody wants to see it, leaves nobody without an answer.
+func TestPanicInReplayAnswersEverybody(t *testing.T) {
+	for _, seen := range []bool{false, true} {
+		r := newRig(t, engine.PageCache)
+		r.must("a", put("a", "1"))
+		var got []string
+		q := r.rt.NewRound()
+		submit := func(key string, op Op[*store]) {
+			tell := func(err error) { got = append(got, fmt.Sprint(key, " ", errors.Is(err, ErrNotOwned))) }
+			q.Submit(key, func(s *store, now time.Time) Outcome {
+				o := op(s, now)
+				o.Done = tell
+				return o
+			}, tell)
+		}
+		nothing := func(*store, time.Time) Outcome { return Outcome{} }
+		submit("b", put("b", "panic"))
+		submit("c", nothing)
+		want := []string{"b true", "c true"}
+		if seen {
+			submit("b", nothing)
+			submit("d", nothing)
+			want = append(want, "b true", "d true")
+		}
+		q.End()
+		if !slices.Equal(got, want) {
+			t.Errorf("seen=%v: answers %v, want %v", seen, got, want)
+		}
 	}
 }
 

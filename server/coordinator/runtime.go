@@ -261,13 +261,23 @@ func (r *Runtime[S]) NewRound() *Round[S] { return &Round[S]{rt: r} }
 // Submit gives an operation to the shard of its key. If nobody is at work on that shard, it and what else comes until then is run by End;
 // else by who is.
 func (q *Round[S]) Submit(key string, op Op[S], refused func(error)) {
+	q.submit(item[S]{key: key, op: op, refused: refused})
+}
+
+// SubmitBlind is Submit for an operation that looks at nothing that other such operations write: it may share a batch with those of its
+// key, as several commits of one group do.
+func (q *Round[S]) SubmitBlind(key string, op Op[S], refused func(error)) {
+	q.submit(item[S]{key: key, op: op, refused: refused, blind: true})
+}
+
+func (q *Round[S]) submit(it item[S]) {
 	h, err := q.rt.find()
 	if err != nil {
-		refused(err)
+		it.refused(err)
 		return
 	}
-	sh := h.of(key)
-	if sh.reserve(item[S]{key: key, op: op, refused: refused}) {
+	sh := h.of(it.key)
+	if sh.reserve(it) {
 		q.reserved = append(q.reserved, sh)
 	}
 }

@@ -77,6 +77,36 @@ func TestOperationsOfARoundShareABatch(t *testing.T) {
 	}
 }
 
+// Operations that do not look at each other's writes share a batch though they are about one key, until one that does comes.
+func TestBlindOperationsOfOneKeyShareABatch(t *testing.T) {
+	r := newRig(t, engine.PageCache)
+	q := r.rt.NewRound()
+	refused := func(err error) { t.Errorf("refused: %v", err) }
+	saw := ""
+	look := func(s *store, _ time.Time) Outcome {
+		saw += s.values["a"]
+		return Outcome{}
+	}
+	q.SubmitBlind("a", put("a", "1"), refused)
+	q.SubmitBlind("a", put("a", "2"), refused)
+	q.SubmitBlind("b", put("b", "1"), refused)
+	q.SubmitBlind("a", put("a", "3"), refused)
+	q.Submit("a", look, refused)
+	q.SubmitBlind("a", put("a", "4"), refused)
+	q.Submit("a", put("a", "5"), refused) // sees what the blind ones wrote
+	q.SubmitBlind("a", look, refused)     // and a blind one what the others wrote
+	q.End()
+	if saw != "35" {
+		t.Errorf("saw %q", saw)
+	}
+	if got, want := r.batches(), []string{"0+4 none", "4+1 none", "5+1 none"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("batches %v, want %v", got, want)
+	}
+	if got, want := r.told(), []string{"0 a=1", "1 a=2", "2 b=1", "3 a=3", "4 a=4", "5 a=5"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("replayed %v, want %v", got, want)
+	}
+}
+
 // Answers come when the log is durable up to what they show, also those of operations that wrote nothing.
 func TestAnswersWaitForTheCommit(t *testing.T) {
 	r := newRig(t, engine.GroupCommit)
@@ -165,6 +195,30 @@ func TestFullDisk(t *testing.T) {
 	r.must("a", put("a", "3"))
 	if got := r.told(); !reflect.DeepEqual(got, []string{"0 a=1", "1 a=3"}) {
 		t.Errorf("replayed %v", got)
+	}
+}
+
+// One that only looks, and shared the batch of one that could not be written, is answered all the same, at once and without an error.
+func TestFullDiskAnswersReaders(t *testing.T) {
+	r := newRig(t, engine.PageCache)
+	r.must("a", put("a", "1"))
+	if err := r.faults.Set("write of *.log: ENOSPC; allocate of *.log: ENOSPC"); err != nil {
+		t.Fatal(err)
+	}
+	q := r.rt.NewRound()
+	var got []string
+	submit := func(key string, op Op[*store]) {
+		q.Submit(key, func(s *store, now time.Time) Outcome {
+			o := op(s, now)
+			o.Done = func(err error) { got = append(got, fmt.Sprint(key, " ", errors.Is(err, ErrNotAvailable), err == nil)) }
+			return o
+		}, func(err error) { t.Errorf("refused: %v", err) })
+	}
+	submit("a", put("a", "2"))
+	submit("b", func(*store, time.Time) Outcome { return Outcome{} })
+	q.End()
+	if want := []string{"a true false", "b false true"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("answers %v, want %v", got, want)
 	}
 }
 

@@ -43,11 +43,13 @@ type shard[S State] struct {
 	// What follows belongs to whoever runs the shard.
 	items   []item[S] // taken from the queue
 	at      int       // index of the one in work
-	inOp    bool      // its operation is running
+	inOp    bool      // its operation is running, or about to
 	state   S
 	timers  *timers[S]
 	writer  writer
 	pending []*commitWait // appended and not yet durable, in order
+	spare   *commitWait   // one that nobody waited for; used again
+	writing []done        // of the batch that is being appended and replayed
 	scratch scratch
 }
 
@@ -57,6 +59,7 @@ type item[S State] struct {
 	op      Op[S]
 	refused func(error)
 	patient bool // waits for a load
+	blind   bool // does not look at what other blind ones write
 	timer   Timer
 	timers  *timers[S]
 	marker  *marker
@@ -81,7 +84,7 @@ type done struct {
 // commitWait is what waits for one append to be durable. It implements engine.DurableWaiter.
 type commitWait struct {
 	dones []done
-	tell  func()
+	shard interface{ poke() }
 	err   error // set before over
 	over  atomic.Bool
 }
@@ -90,7 +93,7 @@ type commitWait struct {
 func (w *commitWait) Durable(err error) {
 	w.err = err
 	w.over.Store(true)
-	w.tell()
+	w.shard.poke()
 }
 
 // submit queues an item and has it run on a goroutine.
@@ -204,12 +207,14 @@ func (sh *shard[S]) step(it *item[S], now time.Time) {
 		return
 	}
 	sh.rt.counts.operations.Add(1)
-	if sh.writer.shows(it.key) {
+	sh.inOp = true // it is not run yet, but nobody else would tell it
+	if sh.writer.shows(it.key, it.blind) {
 		sh.flush(now)
 	}
 	var out Outcome
 	switch {
 	case it.marker != nil:
+		sh.inOp = false
 		sh.endTxn(it.marker, now)
 		return
 	case it.timer != 0:
@@ -217,14 +222,12 @@ func (sh *shard[S]) step(it *item[S], now time.Time) {
 		if fn == nil || it.timers != sh.timers {
 			return
 		}
-		sh.inOp = true
 		out = fn(now)
 	default:
-		sh.inOp = true
 		out = it.op(sh.state, now)
 	}
 	sh.inOp = false
-	sh.take(it.key, &out, now)
+	sh.take(it.key, it.blind, &out, now)
 }
 
 // settle answers what became durable, in order.
@@ -253,11 +256,12 @@ func tell(ds []done, err error) {
 // fail gives up what the shard has in memory: it may show what is not in the log, or not what is.
 func (sh *shard[S]) fail(cause error) {
 	err := fmt.Errorf("%w: %w", ErrNotOwned, cause)
-	pending, dones := sh.pending, sh.writer.dones
-	sh.pending, sh.writer = nil, writer{}
+	pending, writing, dones := sh.pending, sh.writing, sh.writer.dones
+	sh.pending, sh.writing, sh.writer = nil, nil, writer{}
 	for _, w := range pending {
 		tell(w.dones, err)
 	}
+	tell(writing, err)
 	tell(dones, err)
 	state := sh.state
 	was := sh.timers != nil

@@ -14,8 +14,8 @@ type writer struct {
 	entries []Entry
 	size    int // an upper bound of what they take in a batch, its header included
 	dones   []done
-	keys    map[string]struct{} // of those that wrote
-	all     bool                // one that wrote is about no key in particular
+	keys    map[string]bool // of those that wrote: whether all of them were blind
+	all     bool            // one that wrote is about no key in particular
 }
 
 // scratch is memory that is used again for each batch.
@@ -32,15 +32,15 @@ const entryOverhead = 41
 const scratchKeep = 64 << 10
 
 // shows tells whether an operation about key must see what is collected.
-func (w *writer) shows(key string) bool {
+func (w *writer) shows(key string, blind bool) bool {
 	if len(w.entries) == 0 {
 		return false
 	}
 	if w.all || key == "" {
 		return true
 	}
-	_, wrote := w.keys[key]
-	return wrote
+	allBlind, wrote := w.keys[key]
+	return wrote && !(blind && allBlind)
 }
 
 // sizeOf bounds what entries take in a batch.
@@ -56,7 +56,7 @@ func sizeOf(es []Entry) int {
 func (sh *shard[S]) batchMax() int { return int(sh.partition.Topic.Settings().Config.MaxMessageBytes) }
 
 // take notes what an operation wants.
-func (sh *shard[S]) take(key string, out *Outcome, now time.Time) {
+func (sh *shard[S]) take(key string, blind bool, out *Outcome, now time.Time) {
 	w := &out.Write
 	if len(w.Entries) == 0 {
 		sh.answerAfter(out.Done)
@@ -65,7 +65,7 @@ func (sh *shard[S]) take(key string, out *Outcome, now time.Time) {
 	switch {
 	case w.Txn != nil:
 		sh.flush(now)
-		_ = sh.write(w, []done{{out.Done, true}}, now)
+		_, _ = sh.write(w, []done{{out.Done, true}}, now)
 		return
 	case w.Split:
 		sh.flush(now)
@@ -88,9 +88,9 @@ func (sh *shard[S]) take(key string, out *Outcome, now time.Time) {
 		return
 	}
 	if c.keys == nil {
-		c.keys = make(map[string]struct{})
+		c.keys = make(map[string]bool)
 	}
-	c.keys[key] = struct{}{}
+	c.keys[key] = blind
 }
 
 // answerAfter answers an operation that writes nothing once all that was appended before it is durable.
@@ -114,22 +114,26 @@ func (sh *shard[S]) flush(now time.Time) {
 		return
 	}
 	entries, dones := w.entries, w.dones
-	w.dones = nil
+	w.entries, w.dones = nil, nil // those who wrote nothing are answered as if it had never been collected if the append fails
 	clear(w.keys)
 	w.all = false
-	_ = sh.write(&Write{Entries: entries}, dones, now)
+	told, _ := sh.write(&Write{Entries: entries}, dones, now)
 	clear(entries)
-	if w = &sh.writer; len(w.entries) > 0 { // not failed meanwhile, which begins a new one
-		w.entries = entries[:0]
+	w.entries = entries[:0]
+	if told && cap(dones) <= itemsKept {
+		clear(dones)
+		w.dones = dones[:0]
 	}
 }
 
-// write appends one batch, has it replayed, and answers dones when it is durable. An error has been answered.
-func (sh *shard[S]) write(w *Write, dones []done, now time.Time) error {
+// write appends one batch, has it replayed, and answers dones when it is durable; told if that is already done. An error has been answered.
+func (sh *shard[S]) write(w *Write, dones []done, now time.Time) (told bool, err error) {
+	sh.writing = dones
 	base, err := sh.append(w, now.UnixMilli())
 	if err != nil {
+		sh.writing = nil
 		sh.refuseWrite(dones, err)
-		return err
+		return true, err
 	}
 	entries := w.Entries
 	at := Position{Timestamp: now.UnixMilli(), Txn: w.Txn}
@@ -139,8 +143,8 @@ func (sh *shard[S]) write(w *Write, dones []done, now time.Time) error {
 			sh.rt.cfg.Logger.Error("a record that was just written does not make sense", "log", sh.partition.Log.String(), "offset", at.Offset, "error", err)
 		}
 	}
-	sh.await(base+int64(len(entries)), dones)
-	return nil
+	sh.writing = nil
+	return sh.await(base+int64(len(entries)), dones), nil
 }
 
 // writeSplit appends entries in as many batches as they need. The last one answers; commits end in order.
@@ -155,8 +159,8 @@ func (sh *shard[S]) writeSplit(entries []Entry, f func(error), now time.Time) {
 		part := entries[:n]
 		entries = entries[n:]
 		if len(entries) == 0 {
-			_ = sh.write(&Write{Entries: part}, []done{{f, true}}, now)
-		} else if err := sh.write(&Write{Entries: part}, nil, now); err != nil {
+			_, _ = sh.write(&Write{Entries: part}, []done{{f, true}}, now)
+		} else if _, err := sh.write(&Write{Entries: part}, nil, now); err != nil {
 			tell([]done{{f, true}}, err)
 			return
 		}
@@ -222,9 +226,12 @@ func infoOf(b []byte) engine.BatchInfo {
 		Transactional: i.Transactional, Control: batch.View(b).IsControl(), Internal: true, Compressed: i.Codec != batch.CodecNone}
 }
 
-// await has dones answered when everything below end is durable.
-func (sh *shard[S]) await(end int64, dones []done) {
-	w := &commitWait{dones: dones, tell: sh.poke}
+// await has dones answered when everything below end is durable; told if that is already done.
+func (sh *shard[S]) await(end int64, dones []done) (told bool) {
+	w := sh.spare
+	if sh.spare = nil; w == nil {
+		w = &commitWait{shard: sh}
+	}
 	durable, err := sh.partition.Log.AwaitDurable(end, w)
 	switch {
 	case err != nil:
@@ -232,12 +239,15 @@ func (sh *shard[S]) await(end int64, dones []done) {
 		w.over.Store(true)
 	case durable:
 		if len(sh.pending) == 0 {
+			sh.spare = w
 			tell(dones, nil)
-			return
+			return true
 		}
 		w.over.Store(true)
 	}
+	w.dones = dones
 	sh.pending = append(sh.pending, w)
+	return false
 }
 
 // marker is the end of a producer's transaction, to be written.
