@@ -199,7 +199,7 @@ func (b *Broker) openPorts() (err error) {
 	b.api = api.New(api.Config{
 		Topics: b.topics, Engine: b.engine, Groups: b.groups, Levels: b.levels,
 		ClusterID: b.ready.ClusterID, NodeID: c.NodeID, Rack: c.Rack,
-		Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes), Space: b.space,
+		Quotas: quotasOf(c), Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes), Space: b.space,
 	})
 	nc := netio.Config{
 		Handshakes: c.HandshakesMax, HandshakeTimeout: c.HandshakeTimeout,

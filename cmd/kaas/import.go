@@ -24,7 +24,7 @@ func importCommand() *cobra.Command {
 kaas serve opens it: topics with their ids and settings, logs, groups' offsets, transactions, broker settings, cluster id. The metadata
 log is read once; from then on __kaas in the directory says what exists. Logs stay as they are: nothing is copied.
 
-ACLs, SCRAM credentials and quotas are kept too, but not yet used; with ACLs or credentials the import is refused unless --unprotected
+Client quotas are taken over; ACLs and SCRAM credentials are kept too, but not yet used; with ACLs or credentials the import is refused unless --unprotected
 is given, since everybody who reaches the port could then read and write. docs/import.md says what is taken, what is left alone, and how to
 go back.
 
@@ -102,8 +102,9 @@ func writeReport(w io.Writer, r *kraft.Report) error {
 		l.settings("    ", r.BrokerConfigs[node])
 	}
 	s := r.Stored
-	l.line("  kept, not yet used: %d ACLs, %d SCRAM credentials, %d quotas, %d features, %d delegation tokens, %d client metrics subscriptions",
-		s.ACLs, len(s.ScramUsers), s.Quotas, s.Features, s.Tokens, s.ClientMetrics)
+	l.line("  quotas of %d entities", s.Quotas)
+	l.line("  kept, not yet used: %d ACLs, %d SCRAM credentials, %d features, %d delegation tokens, %d client metrics subscriptions",
+		s.ACLs, len(s.ScramUsers), s.Features, s.Tokens, s.ClientMetrics)
 	for _, name := range r.Removed {
 		l.line("  removed at the next start (its topic was deleted): %s", name)
 	}

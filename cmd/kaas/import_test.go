@@ -33,7 +33,8 @@ func TestImportReport(t *testing.T) {
     x=y
   settings of broker 3
     z=
-  kept, not yet used: 2 ACLs, 1 SCRAM credentials, 1 quotas, 1 features, 0 delegation tokens, 0 client metrics subscriptions
+  quotas of 1 entities
+  kept, not yet used: 2 ACLs, 1 SCRAM credentials, 1 features, 0 delegation tokens, 0 client metrics subscriptions
   removed at the next start (its topic was deleted): gone-0
   left alone: meta.properties
 WARNING beware

@@ -33,15 +33,16 @@ import (
 
 // produceOp is one Produce request in the works.
 type produceOp struct {
-	s      *Service
-	conn   *netio.Conn
-	head   wire.RequestHeader
-	req    api.ProduceRequest
-	resp   api.ProduceResponse
-	reply  *netio.Reply
-	w      wire.Writer
-	worker bool // runs on a worker: replies are posted
-	failed bool // acks=0 and something went wrong: Apache closes the connection
+	s          *Service
+	conn       *netio.Conn
+	head       wire.RequestHeader
+	req        api.ProduceRequest
+	resp       api.ProduceResponse
+	reply      *netio.Reply
+	w          wire.Writer
+	worker     bool // runs on a worker: replies are posted
+	failed     bool // acks=0 and something went wrong: Apache closes the connection
+	throttleMs int32
 
 	waits []durableWait
 	left  atomic.Int32 // waits not yet over, and one for the registration itself
@@ -68,6 +69,7 @@ func (s *Service) produce(c *netio.Conn, cs *connState, head *wire.RequestHeader
 		return
 	}
 	op.reply = s.newReply(c, api.KeyProduce)
+	op.throttleMs = s.owedByProduce(cs.ls, len(body), op.req.Acks == acksNone)
 	if op.blocking() {
 		cs.ls.gather.flush() // what came before on this connection is appended before
 		op.toWorker(body)

@@ -9,6 +9,7 @@ import (
 	"kaas/engine"
 	"kaas/netio"
 	"kaas/server/fetchsession"
+	"kaas/server/quota"
 	"kaas/server/topics"
 )
 
@@ -29,13 +30,16 @@ type fetchOp struct {
 	conn *netio.Conn
 	next *fetchOp // free list
 
-	head    wire.RequestHeader
-	req     api.FetchRequest
-	resp    api.FetchResponse
-	reply   *netio.Reply
-	parts   []fetchPart
-	session *fetchsession.Session
-	full    bool // the answer names every partition; the incremental one only what changed
+	head       wire.RequestHeader
+	req        api.FetchRequest
+	resp       api.FetchResponse
+	reply      *netio.Reply
+	parts      []fetchPart
+	session    *fetchsession.Session
+	full       bool // the answer names every partition; the incremental one only what changed
+	maxBytes   int  // of records in the answer
+	metered    bool // quotas are to be looked at
+	throttleMs int32
 
 	timer   netio.Timer
 	watches []engine.Watch
@@ -86,8 +90,17 @@ func (s *Service) fetch(c *netio.Conn, cs *connState, head *wire.RequestHeader, 
 	}
 	op.reply = s.newReply(c, api.KeyFetch)
 	op.session, op.full = nil, true
+	op.maxBytes, op.metered, op.throttleMs = min(int(op.req.MaxBytes), s.fetchMaxBytes), cs.ls.metered != nil, s.owed(cs.ls)
+	if op.metered {
+		op.maxBytes = min(op.maxBytes, cs.usage.client.Burst(quota.Consume))
+		op.req.MinBytes = min(op.req.MinBytes, int32(op.maxBytes)) // or it would wait for what it cannot get
+	}
 	if code := op.resolve(); code != api.ErrNone {
 		op.answerError(code)
+		return
+	}
+	if op.throttleMs > 0 {
+		op.answerThrottled()
 		return
 	}
 	if op.toLoad() {

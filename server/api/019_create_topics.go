@@ -30,7 +30,7 @@ func createTopics(c *call, q *api.CreateTopicsRequest, p *api.CreateTopicsRespon
 			c.createdTopic(p, topics.Result{Name: t.Name, Err: &topics.Error{Code: api.ErrInvalidRequest, Message: "Duplicate topic name."}}, q)
 		}
 	}
-	for _, r := range c.s.topics.Create(specs, q.ValidateOnly) {
+	for _, r := range c.s.topics.Create(specs, q.ValidateOnly, c.admit(6)) {
 		c.createdTopic(p, r, q)
 	}
 }

@@ -103,7 +103,7 @@ func (d *deletion) run() {
 			d.refuse(wire.Some(t.Name), t.ID, api.ErrInvalidRequest, "The topic was named more than once, by name or by id.")
 			continue
 		}
-		if err := d.c.s.topics.Delete(t); err != nil {
+		if err := d.c.s.topics.Delete(t, d.c.admit(5)); err != nil {
 			d.refuse(wire.Some(t.Name), t.ID, err.Code, err.Message)
 			continue
 		}

@@ -22,7 +22,7 @@ func createPartitions(c *call, q *api.CreatePartitionsRequest, p *api.CreatePart
 			named[t.Name] = -1 // answered once
 			err = &topics.Error{Code: api.ErrInvalidRequest, Message: "Duplicate topic name."}
 		default:
-			err = c.s.topics.AddPartitions(t.Name, t.Count, partitionAssignments(t), q.ValidateOnly)
+			err = c.s.topics.AddPartitions(t.Name, t.Count, partitionAssignments(t), q.ValidateOnly, c.admit(3))
 		}
 		o := api.Next(&p.Results)
 		o.Name = t.Name

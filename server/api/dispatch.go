@@ -13,6 +13,7 @@ import (
 	"kaas/server/coordinator"
 	"kaas/server/group"
 	"kaas/server/metrics/counters"
+	"kaas/server/quota"
 )
 
 // Errors that end a connection. They are told in one debug line per connection (netio) and counted.
@@ -36,6 +37,7 @@ type loopState struct {
 	aborted []engine.AbortedTxn
 	call    call // the ordinary request being handled
 	round   *coordinator.Round[*group.Shard]
+	metered *usage // of the connection whose request is being served, while quotas are set
 
 	versionsRequest  api.ApiVersionsRequest
 	versionsResponse api.ApiVersionsResponse
@@ -46,6 +48,7 @@ type loopState struct {
 type connState struct {
 	ls     *loopState
 	parked *fetchOp // the Fetch that waits for data; it holds the connection
+	usage  *usage   // nil: no request came while quotas were set
 }
 
 // Opened implements netio.Handler.
@@ -63,6 +66,9 @@ func (s *Service) Opened(c *netio.Conn) {
 func (s *Service) Closed(c *netio.Conn, err error) {
 	s.counted.set.Close(closingOf(err))
 	cs := c.Data.(*connState)
+	if u := cs.usage; u != nil {
+		c.Loop().StopTimer(&u.timer)
+	}
 	if op := cs.parked; op != nil {
 		cs.parked = nil
 		op.cancel()
@@ -107,19 +113,28 @@ func (s *Service) Frame(c *netio.Conn, frame []byte) {
 		return
 	}
 	body := frame[len(frame)-r.Rest():]
-	switch key {
+	if rules := s.quotas.Rules(); rules != nil {
+		s.metered(c, cs, h, &head, body, rules)
+		return
+	}
+	s.serve(c, cs, h, &head, body)
+}
+
+// serve hands a request to what serves its key.
+func (s *Service) serve(c *netio.Conn, cs *connState, h *handler, head *wire.RequestHeader, body []byte) {
+	switch h.key {
 	case api.KeyProduce:
-		s.produce(c, cs, &head, body)
+		s.produce(c, cs, head, body)
 		return
 	case api.KeyFetch:
 		cs.ls.gather.flush()
-		s.fetch(c, cs, &head, body)
+		s.fetch(c, cs, head, body)
 		return
 	}
 	// Whatever this request reads must show the appends that came before it on this connection.
 	cs.ls.gather.flush()
 	ls := cs.ls
-	ls.call = call{s: s, h: h, conn: c, head: head, body: body, reply: s.newReply(c, key)}
+	ls.call = call{s: s, h: h, conn: c, head: *head, body: body, reply: s.newReply(c, h.key), throttleMs: s.owed(ls)}
 	h.serve(&ls.call)
 }
 
@@ -134,6 +149,10 @@ type call struct {
 	off   bool   // runs on a worker or a shard, not on the loop
 	held  bool   // off: the answer lets the connection go on
 	ended uint32 // off: 1 once it is answered or failed, whichever came first
+
+	throttleMs int32         // for what its client did before
+	mutationMs int64         // for what it does to topics; of a worker
+	payer      *quota.Client // on a worker: who pays for the time, and for partitions; nil: nobody
 }
 
 // version is the version of the request.
@@ -197,6 +216,9 @@ func (c *call) answer(m api.Message) {
 	if c.off && !c.end() {
 		return
 	}
+	if c.throttleMs > 0 || c.mutationMs > 0 {
+		c.throttled(m)
+	}
 	w := wire.Writer{B: c.reply.Buf[:0]}
 	encodeResponse(&w, c.h.fact, c.head.Version, c.head.CorrelationID, m)
 	c.s.counted.errors(c.h.key, m)
@@ -257,10 +279,14 @@ func (c *call) toWorker(serve func(*call)) {
 	c.head.ClientID.String = cloneString(c.head.ClientID.String)
 	c.off = true
 	c.conn.Hold()
+	if u := c.conn.Data.(*connState).ls.metered; u != nil {
+		payer := u.client
+		c.payer = &payer
+	}
 	c.s.engine.Go(func() {
 		defer c.conn.Loop().Post(&resumeConn{conn: c.conn})
 		defer c.recoverPanic()
-		serve(c)
+		c.paid(serve)
 	})
 }
 

@@ -16,7 +16,6 @@
 //
 // Deviation: clients are neither authenticated nor encrypted nor authorized: whoever reaches the port may do everything, and authorized
 // operations, where a client asks for them, are all there are. TLS, SASL and ACLs are not served yet; their settings stop the start.
-// Deviation: throttle_time_ms is always 0: quotas are not served yet.
 // Deviation: a partition has one replica, this broker. Nothing is replicated, elected or moved, and a larger replication factor is
 // refused, as Apache does with one broker.
 // Deviation: under kaas.durability=group-commit the high watermark is the durable end of the log, not its end, so no client sees a record that a

@@ -13,6 +13,10 @@ var noRecords = []byte{}
 
 // answer builds the response of what was read and sends it.
 func (op *fetchOp) answer() {
+	if op.metered && op.charge() {
+		op.answerThrottled()
+		return
+	}
 	op.resp.Default()
 	op.resp.Responses = op.resp.Responses[:0]
 	if op.session != nil {
@@ -138,7 +142,7 @@ func (op *fetchOp) answerError(code api.ErrorCode) {
 	op.parts = op.parts[:0]
 	op.resp.Default()
 	op.resp.Responses = op.resp.Responses[:0]
-	op.resp.ErrorCode = code
+	op.resp.ErrorCode, op.resp.ThrottleTimeMs = code, op.throttleMs
 	op.s.counted.error(api.KeyFetch, code)
 	op.send()
 }

@@ -14,10 +14,7 @@ const debugReplica = -2
 // read reads every partition within the limits of the request. now says that the answer must not wait: a partition failed on
 // reading, or there is nothing to wait for.
 func (op *fetchOp) read() (bytes int, now bool) {
-	limit := int(op.req.MaxBytes)
-	if m := op.s.fetchMaxBytes; limit > m {
-		limit = m
-	}
+	limit := op.maxBytes
 	wholeFirst, waiting := true, false
 	for i := range op.parts {
 		p := &op.parts[i]

@@ -51,6 +51,8 @@ var served = [...]handler{
 	{key: api.KeyAlterPartitionReassignments, min: 0, max: 0, serve: onLoop(alterPartitionReassignments)},
 	{key: api.KeyListPartitionReassignments, min: 0, max: 0, serve: onLoop(listPartitionReassignments)},
 	{key: api.KeyOffsetDelete, min: 0, max: 0, serve: offsetDelete},
+	{key: api.KeyDescribeClientQuotas, min: 0, max: 1, serve: onLoop(describeClientQuotas)},
+	{key: api.KeyAlterClientQuotas, min: 0, max: 1, serve: offLoop(alterClientQuotas)},
 	{key: api.KeyUpdateFeatures, min: 0, max: 1, serve: onLoop(updateFeatures)},
 	{key: api.KeyDescribeCluster, min: 0, max: 1, serve: onLoop(describeCluster)},
 	{key: api.KeyUnregisterBroker, min: 0, max: 0, serve: onLoop(unregisterBroker)},

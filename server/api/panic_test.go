@@ -146,7 +146,7 @@ func TestPanicStaysWithItsConnection(t *testing.T) {
 	s.topics.Create([]topics.Spec{
 		{Name: "plain", Partitions: 1, ReplicationFactor: 1},
 		{Name: "packed", Partitions: 1, ReplicationFactor: 1, Configs: []config.Change{{Name: "compression.type", Value: "gzip"}}},
-	}, false)
+	}, false, nil)
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {

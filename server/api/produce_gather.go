@@ -267,6 +267,7 @@ func (op *produceOp) finish() {
 		op.finishSilently()
 		return
 	}
+	op.resp.ThrottleTimeMs = op.throttleMs
 	op.encode(&op.resp)
 	if op.failed {
 		op.s.counted.errors(api.KeyProduce, &op.resp)

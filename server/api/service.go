@@ -16,6 +16,7 @@ import (
 	"kaas/server/fetchsession"
 	"kaas/server/group"
 	"kaas/server/logging"
+	"kaas/server/quota"
 	"kaas/server/topics"
 )
 
@@ -39,6 +40,8 @@ type Config struct {
 	FetchMaxBytes int
 	// Space tells the room on the file system of the logs, in bytes; it may block.
 	Space func() (total, usable int64, err error)
+	// Quotas are the limits of clients; nil: none, until some are set.
+	Quotas *quota.Manager
 	// Now is the wall clock in ms; nil for the real one.
 	Now func() int64
 }
@@ -62,6 +65,7 @@ type Service struct {
 	handlers      [maxKey]*handler
 	advertised    []api.ApiVersionsResponseApiVersion
 	featuresEpoch int64
+	quotas        *quota.Manager
 
 	counted       counted
 	producerIDs   producerIDs
@@ -91,9 +95,13 @@ func New(c Config) *Service {
 	if s.now == nil {
 		s.now = func() int64 { return time.Now().UnixMilli() }
 	}
+	if s.quotas = c.Quotas; s.quotas == nil {
+		s.quotas = quota.NewManager(quota.Config{Windows: quota.Windows{Samples: 11, SizeMs: 1000}, MutationWindows: quota.Windows{Samples: 11, SizeMs: 1000}})
+	}
 	s.counted.init()
 	s.advertised = advertise(&s.handlers)
 	s.producerIDs.reserve = c.Topics.Catalog().NextProducerIDs
+	c.Topics.OnQuotas(s.setQuotas)
 	return s
 }
 

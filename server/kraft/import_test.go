@@ -68,7 +68,7 @@ func TestReport(t *testing.T) {
 	if !slices.Equal(r.LeftAlone, alone) || r.Removed != nil {
 		t.Errorf("left alone %v, removed %v", r.LeftAlone, r.Removed)
 	}
-	if len(r.Warnings) != 3 || !strings.Contains(r.Warnings[0], "2 ACLs are kept but NOT enforced") {
+	if len(r.Warnings) != 2 || !strings.Contains(r.Warnings[0], "2 ACLs are kept but NOT enforced") {
 		t.Errorf("warnings %q", r.Warnings)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ".kafka_cleanshutdown")); !os.IsNotExist(err) {

@@ -163,9 +163,6 @@ func (p *plan) takeRest() error {
 	if n := len(r.Stored.ScramUsers); n > 0 {
 		r.warn("%d SCRAM credentials are kept but not used by this version", n)
 	}
-	if r.Stored.Quotas > 0 {
-		r.warn("%d quotas are kept but not enforced by this version", r.Stored.Quotas)
-	}
 	if r.NodeID != 1 {
 		r.warn("start the broker with node.id=%d (kaas serve --set node.id=%d)", r.NodeID, r.NodeID)
 	}

@@ -43,7 +43,8 @@ type TopicReport struct {
 	Bytes      int64             `json:"bytes"`
 }
 
-// Stored counts what is kept in the catalog although this version of kaas does not use it.
+// Stored counts what the catalog takes over beside topics and settings. Quotas are in force from the first start on; the rest is kept although
+// this version of kaas does not use it.
 type Stored struct {
 	ACLs          int      `json:"acls"`
 	ScramUsers    []string `json:"scramUsers,omitempty"` // name and mechanism

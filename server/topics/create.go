@@ -35,8 +35,21 @@ type Result struct {
 	Err        *Error
 }
 
-// Create makes topics, all by one durable write, or only says what would come of it. Names are taken to differ.
-func (r *Registry) Create(specs []Spec, validateOnly bool) []Result {
+// Admit is asked before partitions are made or removed, under the registry's lock; false refuses it, for the client is over its quota. nil
+// admits everything.
+type Admit func(partitions int) bool
+
+// refused is the answer to a change that was not admitted; nil: it was.
+func (a Admit) refused(partitions int32) *Error {
+	if a == nil || a(int(partitions)) {
+		return nil
+	}
+	return &Error{Code: api.ErrThrottlingQuotaExceeded, Message: api.ErrThrottlingQuotaExceeded.Message()}
+}
+
+// Create makes topics, all by one durable write, or only says what would come of it. Names are taken to differ. What is only validated needs
+// to be admitted too, as in Apache.
+func (r *Registry) Create(specs []Spec, validateOnly bool, admit Admit) []Result {
 	results := make([]Result, len(specs))
 	r.change.Lock()
 	defer r.change.Unlock()
@@ -48,6 +61,9 @@ func (r *Registry) Create(specs []Spec, validateOnly bool) []Result {
 		total += results[i].Partitions
 		if total > maxNewPartitions && results[i].Err == nil {
 			results[i].Err = refuse(api.ErrPolicyViolation, "Unable to perform excessively large batch operation: more than %d partitions in one request.", maxNewPartitions)
+		}
+		if results[i].Err == nil {
+			results[i].Err = admit.refused(results[i].Partitions)
 		}
 		if results[i].Err == nil {
 			news = append(news, catalog.NewTopic{Name: results[i].Name, Partitions: results[i].Partitions, Configs: results[i].Configs, Internal: IsInternal(results[i].Name)})
@@ -177,7 +193,7 @@ func (r *Registry) AutoCreateTopics(names []string) {
 	for _, n := range names {
 		specs = append(specs, r.autoSpec(n))
 	}
-	r.Create(specs, false)
+	r.Create(specs, false, nil)
 }
 
 // autoSpec is how a topic that nobody made by hand is made; the internal ones have settings of their own.
@@ -208,7 +224,7 @@ func (r *Registry) EnsureInternal(name string) *Error {
 	if r.ByName(name) != nil {
 		return nil
 	}
-	err := r.Create([]Spec{r.autoSpec(name)}, false)[0].Err
+	err := r.Create([]Spec{r.autoSpec(name)}, false, nil)[0].Err
 	if err != nil && err.Code == api.ErrTopicAlreadyExists {
 		return nil
 	}
@@ -216,7 +232,7 @@ func (r *Registry) EnsureInternal(name string) *Error {
 }
 
 // AddPartitions grows a topic to count partitions.
-func (r *Registry) AddPartitions(name string, count int32, assignments []Assignment, validateOnly bool) *Error {
+func (r *Registry) AddPartitions(name string, count int32, assignments []Assignment, validateOnly bool, admit Admit) *Error {
 	r.change.Lock()
 	defer r.change.Unlock()
 	t := r.ByName(name)
@@ -242,8 +258,8 @@ func (r *Registry) AddPartitions(name string, count int32, assignments []Assignm
 			}
 		}
 	}
-	if validateOnly {
-		return nil
+	if err := admit.refused(count - have); err != nil || validateOnly {
+		return err
 	}
 	return r.catalogError("add partitions", r.catalog.AddPartitions([]catalog.NewPartitions{{Name: name, Total: count}})[0].Err)
 }

@@ -24,8 +24,9 @@ type Registry struct {
 	log     *slog.Logger
 	change  sync.Mutex // one change of topics or settings at a time; look-ups do not take it
 	config  atomic.Pointer[config.Broker]
-	applied func(*config.Broker) // told of settings that were altered; guarded by change
-	removed func(name string)    // told of topics that were deleted; guarded by change
+	applied func(*config.Broker)   // told of settings that were altered; guarded by change
+	quotas  func([]*catalog.Quota) // told of quotas that were altered; set before the first can be
+	removed func(name string)      // told of topics that were deleted; guarded by change
 }
 
 // New makes the registry, opening the catalog over its store. Topics that exist are opened without I/O.
@@ -38,6 +39,7 @@ func New(cfg *config.Broker, store catalog.Store, e *engine.Engine, log *slog.Lo
 		TopicRemoved:        r.topicRemoved,
 		ConfigChanged:       r.configChanged,
 		BrokerConfigChanged: func(string, map[string]string) {},
+		QuotasChanged:       func(all []*catalog.Quota) { r.quotas(all) },
 	}})
 	if err != nil {
 		return nil, err
@@ -53,6 +55,13 @@ func (r *Registry) OnBrokerConfig(f func(*config.Broker)) {
 	defer r.change.Unlock()
 	r.applied = f
 	f(r.Config())
+}
+
+// OnQuotas has f told all client quotas whenever some are altered, before that is answered, and once now. It must be called before requests
+// are served.
+func (r *Registry) OnQuotas(f func(all []*catalog.Quota)) {
+	r.quotas = f
+	f(r.catalog.Snapshot().Quotas())
 }
 
 // OnTopicRemoved has f told of each topic that is deleted, before the deletion is answered. f must neither block nor change topics.
@@ -183,12 +192,15 @@ func logConfig(t *config.Topic) *engine.LogConfig {
 }
 
 // Delete removes a topic.
-func (r *Registry) Delete(t *Topic) *Error {
+func (r *Registry) Delete(t *Topic, admit Admit) *Error {
 	r.change.Lock()
 	defer r.change.Unlock()
 	c := r.catalog.Snapshot().TopicByID(t.ID)
 	if c == nil {
 		return refuse(api.ErrUnknownTopicOrPartition, "This server does not host this topic-partition.")
+	}
+	if err := admit.refused(c.Partitions); err != nil {
+		return err
 	}
 	err := r.catalogError("delete a topic", r.catalog.DeleteTopics([]*catalog.Topic{c})[0])
 	if err == nil && r.removed != nil {

@@ -7,9 +7,7 @@ var notYet = map[string]string{
 		authz-implied-describe authz-none-groups authz-none-topics authz-partial-topics authz-transactions-granted
 		sasl-apiversions-before sasl-garbage-on-sasl-port sasl-handshake-v0-raw sasl-plain-authzid sasl-plain-bad
 		sasl-plain-good-v1 sasl-plain-good-v2 sasl-reauth-short-session sasl-request-before-auth sasl-scram-bad
-		sasl-unsupported-mechanism addpartitions-v4-batched scram-credentials-all metadata-advertised-listener`,
-	"quotas": `
-		client-quotas restart-topics-configs-acls`,
+		sasl-unsupported-mechanism addpartitions-v4-batched scram-credentials-all metadata-advertised-listener restart-topics-configs-acls`,
 	"message formats 0 and 1": `
 		fetch-max-bytes fetch-v0 fetch-v3 produce-down-conversion produce-magic1-several produce-v0
 		produce-v2`,
