@@ -279,6 +279,38 @@ func TestStartAfterAKill(t *testing.T) {
 	}
 }
 
+// TestStartStaysUntilAllNamesAreGone: of two removals the first must not have the journal forget the log start, for which the files of the
+// second do not speak yet.
+func TestStartStaysUntilAllNamesAreGone(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, small(1000))
+	for range 5 {
+		f.append(l, spec{size: 500})
+	}
+	f.e.work.wait()
+	f.e.reaper.max = 0 // removals are made below
+	for _, offset := range []int64{2, 4} {
+		if _, err := l.DeleteRecords(offset); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, remove := range f.e.reaper.queue {
+		for _, disk := range []*crashfs.Disk{d.Clone(), cutAll(d)} {
+			left := onDisk(t, disk, PageCache)
+			if start := left.reload(small(1000)).Offsets().LogStart; start != 4 {
+				t.Errorf("%d removals made: log start %d", i, start)
+			}
+		}
+		remove()
+	}
+	if got := f.e.journal.get("t-0").start; got != 0 || len(d.Files("*.log")) != 1 {
+		t.Errorf("at the end: start %d, files %v", got, d.Files("*.log"))
+	}
+	f.e.reaper.queue = nil
+	f.e.reaper.max = 1
+}
+
 // TestFailedSyncOnDisk: after a failed sync nothing more is acknowledged, what is durable is read, and a start after a power cut has
 // what the disk has and goes on.
 func TestFailedSyncOnDisk(t *testing.T) {

@@ -225,7 +225,7 @@ func (l *Log) advance(start int64) error {
 	return nil
 }
 
-// detach takes the segments below start out of the list, never the active one. mu is held.
+// detach takes the segments below start out of the list, never the active one: their files are for one removeSegments. mu is held.
 func (l *Log) detach(start int64) []*segment.Segment {
 	segs := *l.segs.Load()
 	n := 0
@@ -236,6 +236,7 @@ func (l *Log) detach(start int64) []*segment.Segment {
 		return nil
 	}
 	rest := append([]*segment.Segment(nil), segs[n:]...)
+	l.leaving.Add(1)
 	l.segs.Store(&rest)
 	for _, s := range segs[:n] {
 		l.e.memory.Add(-s.Size())
@@ -281,6 +282,9 @@ func (l *Log) dropSegments(gone []*segment.Segment) (names []string, err error) 
 	}
 	if err := errors.Join(errs...); err != nil {
 		return names, err
+	}
+	if l.leaving.Add(-1) > 0 {
+		return names, nil // the names of others that are below the log start are still there
 	}
 	_ = l.e.journal.update(l.name(), func(e *journalEntry) {
 		if e.start <= first {
