@@ -32,6 +32,8 @@
 //   - Writes of the node, positions and sends are committed together or not at all.
 //   - The partition is chosen before the stamp, and what is stamped for a channel is sent to it in this order.
 //   - A topic is its id. Recreated, it is another one: the old id leaves Consumed or Sinks, the new one comes.
+//   - A topic is deleted when nobody holds records of it any more: others drop their claims on it, so what is held must not be
+//     delivered. The node refuses (ErrHeldOnRemoved, ErrHeldLost), and only another one, without this past, can go on.
 //   - Positions are never reset by themselves; CheckLogs says when retention went too far.
 //
 // # Invariants

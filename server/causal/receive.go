@@ -126,6 +126,7 @@ func (n *Node) PositionAdvance(ch parsley.Channel, position int64, out []Deliver
 		return out, n.fail("advance", ch, position, ErrInput)
 	}
 	c.known = max(c.known, position)
+	c.seen = c.seen || position > 0
 	if c.queue.len() > 0 || position-1 <= c.frontier {
 		return out, nil
 	}

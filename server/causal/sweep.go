@@ -77,9 +77,13 @@ func (n *Node) custody(fn func(clock *parsley.Clock, dirty *bool)) {
 // TruncateToLogStarts drops the claims that retention made void: those below the log start of their channel, and all on
 // topics whose ids are known to be gone for good. A log start that could not be found out must not be in the list; a topic
 // counts as destroyed only when that is definite (asked twice, some time apart). Nothing to drop by is no truncation. A log
-// start beyond a held record is refused with ErrHeldLost, but not in parity mode.
+// start beyond a held record, or a destroyed topic of which a record is held, is refused with ErrHeldLost: others drop their
+// claims on it likewise. In parity mode it is not.
 func (n *Node) TruncateToLogStarts(starts []Position, destroyed []uuid.UUID) error {
 	if err := n.ready(started, "truncate"); err != nil {
+		return err
+	}
+	if err := n.checkDestroyed("truncate", destroyed); err != nil {
 		return err
 	}
 	var bound parsley.Clock
@@ -102,6 +106,16 @@ func (n *Node) TruncateToLogStarts(starts []Position, destroyed []uuid.UUID) err
 		return nil
 	}
 	return n.Truncate(&bound)
+}
+
+// checkDestroyed refuses when records of a destroyed topic are held.
+func (n *Node) checkDestroyed(what string, destroyed []uuid.UUID) error {
+	for _, c := range n.channels {
+		if c.queue.len() > 0 && slices.Contains(destroyed, c.id.Topic) && !n.cfg.Parity {
+			return n.fail(what, c.id, c.head.offset, ErrHeldLost)
+		}
+	}
+	return nil
 }
 
 // Truncate drops every offset claim in custody that bound claims as well, and writes what is left. Sequence claims, frontiers and
@@ -130,6 +144,9 @@ func (n *Node) UpgradeCustody(ends []End, destroyed []uuid.UUID) error {
 	}
 	if n.cfg.Parity {
 		return &Refusal{What: "upgrade custody", Offset: -1, Reason: ErrParity}
+	}
+	if err := n.checkDestroyed("upgrade custody", destroyed); err != nil {
+		return err
 	}
 	var bound parsley.Clock
 	for _, e := range ends {

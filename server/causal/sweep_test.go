@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"kaas/codec/parsley"
 )
 
@@ -37,6 +39,18 @@ func TestCheckLogs(t *testing.T) {
 	}
 }
 
+// TestCheckLogsAfterPosition: a channel of which only a position was reported was read, too.
+func TestCheckLogsAfterPosition(t *testing.T) {
+	r := newRig(t, nil, a, b)
+	r.pass(a, 6)
+	if err := r.CheckLogs([]LogFact{{a, 6, 6}, {b, 5, 0}}); err != nil {
+		t.Error(err)
+	}
+	if err := r.CheckLogs([]LogFact{{a, 7, 6}}); !errors.Is(err, ErrLost) {
+		t.Errorf("unread records deleted: %v", err)
+	}
+}
+
 // TestTruncateHeld: others must not drop claims on what is held here, and neither does the node.
 func TestTruncateHeld(t *testing.T) {
 	r := newRig(t, nil, a, b)
@@ -47,6 +61,17 @@ func TestTruncateHeld(t *testing.T) {
 	r.send(sink0, 0, off(a, 3), off(b, 0))
 	if err := r.TruncateToLogStarts([]Position{{a, 5}}, nil); !errors.Is(err, ErrHeldLost) {
 		t.Errorf("truncated beyond a held record: %v", err)
+	}
+	r.start()
+	if err := r.TruncateToLogStarts(nil, []uuid.UUID{b.Topic}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.TruncateToLogStarts(nil, []uuid.UUID{far.Topic, a.Topic}); !errors.Is(err, ErrHeldLost) {
+		t.Errorf("the topic of a held record is destroyed: %v", err)
+	}
+	r.start()
+	if err := r.UpgradeCustody(nil, []uuid.UUID{a.Topic}); !errors.Is(err, ErrHeldLost) {
+		t.Errorf("the topic of a held record is destroyed: %v", err)
 	}
 }
 

@@ -34,6 +34,7 @@ type host struct {
 	logic   logic
 	latest  []string // sources that it begins at the last stable offset, others at the log start
 	frozen  string   // a source that it does not read for now
+	behind  string   // a source that it always reads slowly
 	joins   int      // steps before its first life
 	store   storage
 	config  causal.Config // limits
@@ -239,7 +240,7 @@ func (h *host) seek(scope []*partition) {
 			at = p.start
 		}
 		begins[p] = at
-		h.feeds = append(h.feeds, feed{p, at, 0, h.w.chance(35)})
+		h.feeds = append(h.feeds, feed{p, at, 0, h.w.chance(50) || h.behind != "" && h.w.logOf(h.behind) == p})
 	}
 	h.actor.scope(begins)
 	for p := range h.positions {

@@ -57,17 +57,30 @@ func attempt(s *scenario, d *dice, broken breakage, trace *strings.Builder) (w *
 	return w, nil
 }
 
+// What is done at most to make a failing run shorter.
+const (
+	shrinkTries = 1500
+	shrinkTime  = 20 * time.Second
+)
+
 // report shows a failure: the same run, made as short as it gets while it fails in the same way.
 func report(t *testing.T, s *scenario, seed uint64, broken breakage, d *dice, v *violation) {
 	t.Helper()
 	t.Errorf("seed %d: %s: %s\nagain: go test ./server/causal/simulate -run 'TestScenarios/%s' -seed %d", seed, v.kind, v.text, strings.ReplaceAll(s.name, " ", "_"), seed)
+	if *shown == 0 {
+		return
+	}
+	began := time.Now()
 	again := func(tape []uint32) bool {
+		if time.Since(began) > shrinkTime {
+			return false
+		}
 		_, short := attempt(s, &dice{tape: tape}, broken, nil)
 		return short != nil && short.kind == v.kind
 	}
 	tape := d.tape
 	if again(tape) {
-		tape = shrink(tape, 1500, again)
+		tape = shrink(tape, shrinkTries, again)
 	}
 	var trace strings.Builder
 	_, short := attempt(s, &dice{tape: tape}, broken, &trace)

@@ -61,7 +61,7 @@ func blindHop(w *world) {
 	w.make("t1", "t2", "t3")
 	w.stage("A", topics("t1"), topics("t2"), forward)
 	w.stage("B", topics("t2"), topics("t3"), forward)
-	w.stage("C", topics("t3", "t1"), nil, consume)
+	w.stage("C", topics("t3", "t1"), nil, consume).behind = "t1"
 	w.client("p", script(8, 3, "t1"))
 	w.budget.crashes = 3
 	w.finish()
