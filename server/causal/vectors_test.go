@@ -27,7 +27,7 @@ func vectors(t *testing.T) (v struct {
 	}
 }) {
 	t.Helper()
-	b, err := os.ReadFile("testdata/vectors.json")
+	b, err := os.ReadFile("../../codec/parsley/testdata/vectors.json")
 	if err != nil {
 		t.Fatal(err)
 	}
