@@ -33,9 +33,14 @@ func balanced(q *question) []partitions {
 			b.give(k, b.least(k.topic))
 		}
 	}
-	for b.round(all) {
+	for gap := slices.Max(b.load); ; gap -= max(gap/8, 1) { // the widest first, so that nothing moves twice for nothing
+		gap = max(gap, 2)
+		for b.round(all, gap) {
+		}
+		if gap == 2 {
+			return b.end()
+		}
 	}
-	return b.end()
 }
 
 // balance are shares that is being evened out.
@@ -49,11 +54,11 @@ func (b *balance) least(topic wire.UUID) int {
 	return slices.MinFunc(b.readers[topic], func(x, y int) int { return cmp.Compare(b.load[x], b.load[y]) })
 }
 
-// round moves what may be moved; false if nothing was.
-func (b *balance) round(all []topicIDPartition) (moved bool) {
+// round moves partitions to members that have at least gap fewer than their owner; false if there are none.
+func (b *balance) round(all []topicIDPartition, gap int) (moved bool) {
 	for _, k := range all {
 		from, to := b.taken[k], b.least(k.topic)
-		if b.load[to]+1 < b.load[from] {
+		if b.load[to]+gap <= b.load[from] {
 			b.taken[k] = to
 			b.load[from]--
 			b.load[to]++
