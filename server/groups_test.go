@@ -400,3 +400,36 @@ func TestColdStart(t *testing.T) {
 		t.Errorf("the leader sees %d members, want %d", listed, members)
 	}
 }
+
+// Commits of one group that arrive together share a batch, heartbeats between them do not part them, and the last one counts.
+func TestCommitsOfAGroupShareABatch(t *testing.T) {
+	b := broker(t, "group.initial.rebalance.delay.ms", "0")
+	c := dial(t, b)
+	c.findGroup("g")
+	c.create("t", 1)
+	const n = 40
+	var all []byte
+	for i := range int64(n) {
+		all = append(all, c.frame(api.KeyOffsetCommit, 8, commitRequest("g", "t", i, ""))...)
+		all = append(all, c.frame(api.KeyHeartbeat, 3, &api.HeartbeatRequest{GroupId: "g", MemberId: "stranger"})...)
+	}
+	before := b.groups.Stats()
+	if _, err := c.c.Write(all); err != nil { // one segment: they are there in one round, or nearly
+		t.Fatal(err)
+	}
+	for range n {
+		var p api.OffsetCommitResponse
+		if c.receive(api.KeyOffsetCommit, 8, &p); p.Topics[0].Partitions[0].ErrorCode != api.ErrNone {
+			t.Fatalf("%+v", p)
+		}
+		var h api.HeartbeatResponse
+		if c.receive(api.KeyHeartbeat, 3, &h); h.ErrorCode != api.ErrUnknownMemberId {
+			t.Fatalf("%+v", h)
+		}
+	}
+	c.wantCommitted("g", "t", n-1)
+	after := b.groups.Stats()
+	if records, batches := after.Records-before.Records, after.Batches-before.Batches; records != n || batches > n/2 {
+		t.Errorf("%d records in %d batches", records, batches)
+	}
+}

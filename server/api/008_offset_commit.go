@@ -16,7 +16,7 @@ import (
 // named twice the last counts.
 //
 // Deviation: offsets.commit.timeout.ms is not looked at: there is no other broker to wait for, and the disk has no time-out.
-var offsetCommit = shardCall(func(q *api.OffsetCommitRequest) string { return q.GroupId }, false,
+var offsetCommit = shardCall(func(q *api.OffsetCommitRequest) string { return q.GroupId }, blind,
 	func(_ *call, s *group.Shard, q *api.OffsetCommitRequest, now time.Time, reply func(*api.OffsetCommitResponse)) coordinator.Outcome {
 		q.Topics = mergeCommits(q.Topics)
 		return s.Commit(q, now, reply)

@@ -14,7 +14,7 @@ import (
 // The request waits until the rebalance is over, with its connection held.
 //
 // Deviation: a member that asks again while its request waits has the first one answered with 27. Apache forgets that one.
-var joinGroup = shardCall(func(q *api.JoinGroupRequest) string { return q.GroupId }, true,
+var joinGroup = shardCall(func(q *api.JoinGroupRequest) string { return q.GroupId }, barrier,
 	func(c *call, s *group.Shard, q *api.JoinGroupRequest, now time.Time, reply func(*api.JoinGroupResponse)) coordinator.Outcome {
 		return s.Join(q, c.client(), c.version(), now, reply)
 	},

@@ -9,7 +9,7 @@ import (
 )
 
 // Heartbeat, key 12, v0-v4. v1 throttle time; v3 group instance id; v4 flexible.
-var heartbeat = shardCall(func(q *api.HeartbeatRequest) string { return q.GroupId }, false,
+var heartbeat = shardCall(func(q *api.HeartbeatRequest) string { return q.GroupId }, blind,
 	func(_ *call, s *group.Shard, q *api.HeartbeatRequest, now time.Time, reply func(*api.HeartbeatResponse)) coordinator.Outcome {
 		p := &api.HeartbeatResponse{ErrorCode: s.Heartbeat(q, now)}
 		return coordinator.Outcome{Done: func(err error) {

@@ -13,7 +13,7 @@ import (
 // The request waits for the leader's assignment, with its connection held.
 //
 // Deviation: a member that asks again while its request waits has the first one answered with 27. Apache forgets that one.
-var syncGroup = shardCall(func(q *api.SyncGroupRequest) string { return q.GroupId }, true,
+var syncGroup = shardCall(func(q *api.SyncGroupRequest) string { return q.GroupId }, barrier,
 	func(c *call, s *group.Shard, q *api.SyncGroupRequest, now time.Time, reply func(*api.SyncGroupResponse)) coordinator.Outcome {
 		return s.Sync(q, c.version(), now, reply)
 	}, refusedSync)

@@ -9,7 +9,7 @@ import (
 )
 
 // OffsetDelete, key 47, v0.
-var offsetDelete = shardCall(func(q *api.OffsetDeleteRequest) string { return q.GroupId }, false,
+var offsetDelete = shardCall(func(q *api.OffsetDeleteRequest) string { return q.GroupId }, plain,
 	func(_ *call, s *group.Shard, q *api.OffsetDeleteRequest, now time.Time, reply func(*api.OffsetDeleteResponse)) coordinator.Outcome {
 		return s.DeleteOffsets(q, now, reply)
 	},

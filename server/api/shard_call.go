@@ -24,33 +24,61 @@ import (
 type groupOp = coordinator.Op[*group.Shard]
 
 // shardCall makes a handler for an API that is about one group. serve runs on the shard and hands reply to it; refused makes the answer when
-// it was not run. With barrier the connection is held until the answer.
-func shardCall[Q, P any, PQ message[Q], PP message[P]](key func(q PQ) string, barrier bool,
+// it was not run. How says what else there is to it.
+func shardCall[Q, P any, PQ message[Q], PP message[P]](key func(q PQ) string, how shardWay,
 	serve func(c *call, s *group.Shard, q PQ, now time.Time, reply func(PP)) coordinator.Outcome,
 	refused func(c *call, q PQ, code api.ErrorCode) PP) func(*call) {
-	return func(c *call) {
-		c = c.detach()
-		q := PQ(new(Q))
-		if !c.decode(q) {
+	type request struct { // one piece of memory
+		call
+		q Q
+	}
+	return func(on *call) {
+		r := new(request)
+		c, q := &r.call, PQ(&r.q)
+		if on.detachTo(c); !c.decode(q) {
 			return
 		}
-		if barrier {
+		if how == barrier {
 			c.conn.Hold()
 			c.held = true
 		}
-		c.onShard(key(q), func(s *group.Shard, now time.Time) coordinator.Outcome {
+		op := func(s *group.Shard, now time.Time) (out coordinator.Outcome) {
+			defer c.guard(&out)
 			return serve(c, s, q, now, func(p PP) { c.answer(p) })
-		}, func(err error) { c.answer(refused(c, q, group.Refusal(c.h.key, err))) })
+		}
+		no := func(err error) { c.answer(refused(c, q, group.Refusal(c.h.key, err))) }
+		round := c.conn.Data.(*connState).ls.round
+		if how == blind {
+			round.SubmitBlind(key(q), op, no)
+		} else {
+			round.Submit(key(q), op, no)
+		}
 	}
 }
 
+// shardWay is what is special about an API that is about one group.
+type shardWay uint8
+
+const (
+	plain   shardWay = iota
+	barrier          // the connection is held until the answer
+	// blind ones look at no committed offset and at nothing else that is only there when it is written: several of one group share a batch.
+	blind
+)
+
 // detach makes a call that outlives its round: with its own copy of the frame. What it answers is posted.
 func (c *call) detach() *call {
-	own := *c // the loop uses its own again for the next request
+	own := new(call)
+	c.detachTo(own)
+	return own
+}
+
+// detachTo is detach into memory of the caller's.
+func (c *call) detachTo(own *call) {
+	*own = *c // the loop uses its own again for the next request
 	own.body = append(make([]byte, 0, len(c.body)), c.body...)
 	own.head.ClientID.String = strings.Clone(c.head.ClientID.String)
 	own.off = true
-	return &own
 }
 
 // onShard gives an operation to the shard of a group. It is called on the loop.
@@ -61,13 +89,16 @@ func (c *call) onShard(groupID string, op groupOp, refused func(error)) {
 // guarded is op with its panic at the cost of the connection (regression 11).
 func (c *call) guarded(op groupOp) groupOp {
 	return func(s *group.Shard, now time.Time) (out coordinator.Outcome) {
-		defer func() {
-			if v := recover(); v != nil {
-				c.fail(c.s.panicked(c.h.fact, c.head.Version, v))
-				out = coordinator.Outcome{}
-			}
-		}()
+		defer c.guard(&out)
 		return op(s, now)
+	}
+}
+
+// guard is deferred around an operation.
+func (c *call) guard(out *coordinator.Outcome) {
+	if v := recover(); v != nil {
+		c.fail(c.s.panicked(c.h.fact, c.head.Version, v))
+		*out = coordinator.Outcome{}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kaas/codec/api"
+	"kaas/codec/wire"
 	"kaas/server/coordinator"
 )
 
@@ -97,6 +98,33 @@ func TestHeartbeatAllocatesNothing(t *testing.T) {
 		}
 	}); n != 0 {
 		t.Fatalf("%v allocations", n)
+	}
+}
+
+// A commit of one partition costs few allocations; what is kept of it none, once the partition has an offset.
+func TestCommitAllocatesLittle(t *testing.T) {
+	f := newSlots()
+	q := &api.OffsetCommitRequest{GroupId: "g", GenerationIdOrMemberEpoch: -1, RetentionTimeMs: -1,
+		Topics: []api.OffsetCommitRequestOffsetCommitRequestTopic{{Name: "t", Partitions: []api.OffsetCommitRequestOffsetCommitRequestPartition{
+			{CommittedOffset: 1, CommittedLeaderEpoch: -1, CommitTimestamp: -1, CommittedMetadata: wire.Some("m")}}}}}
+	reply := func(p *api.OffsetCommitResponse) {
+		if code := p.Topics[0].Partitions[0].ErrorCode; code != api.ErrNone {
+			t.Fatal(code)
+		}
+	}
+	var o coordinator.Outcome
+	commit := func() { o = f.s.Commit(q, f.now, reply) }
+	// The commit with its answer, the answer's partitions, the list of records, their bytes, and what waits for them.
+	if n := testing.AllocsPerRun(100, func() { commit(); o.Done(nil) }); n > 5 {
+		t.Errorf("%v allocations to take a commit", n)
+	}
+	commit()
+	if n := testing.AllocsPerRun(100, func() {
+		if err := f.s.Replay(o.Write.Entries[0], coordinator.Position{}); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations to apply it", n)
 	}
 }
 

@@ -122,6 +122,24 @@ type commits struct {
 	g     *group // nil until the first record
 	arena arena
 	keys  []topicPartition
+	first [1]topicPartition // most commits are of one partition: memory of keys then
+}
+
+// answeredCommits are commits with their answer, as one piece of memory for the usual case of one topic.
+type answeredCommits struct {
+	commits
+	answer api.OffsetCommitResponse
+	first  [1]api.OffsetCommitResponseOffsetCommitResponseTopic
+}
+
+// answerTo begins the answer to commits of so many topics.
+func (w *answeredCommits) answerTo(topics int) *api.OffsetCommitResponse {
+	if topics == len(w.first) {
+		w.answer.Topics = w.first[:]
+	} else {
+		w.answer.Topics = make([]api.OffsetCommitResponseOffsetCommitResponseTopic, topics)
+	}
+	return &w.answer
 }
 
 // add takes a partition's offset, or says why not.
@@ -133,7 +151,7 @@ func (w *commits) add(k topicPartition, o *offset) api.ErrorCode {
 		return api.ErrOffsetMetadataTooLarge
 	}
 	if w.g == nil {
-		w.g = w.s.ensure(w.group)
+		w.g, w.keys = w.s.ensure(w.group), w.first[:0]
 	}
 	w.g.writes(k)
 	w.keys = append(w.keys, k)
@@ -163,8 +181,8 @@ func (s *Shard) Commit(q *api.OffsetCommitRequest, now time.Time, reply func(*ap
 			s.touch(g.classic, m, m.session, now)
 		}
 	}
-	w := &commits{s: s, group: q.GroupId}
-	p := &api.OffsetCommitResponse{Topics: make([]api.OffsetCommitResponseOffsetCommitResponseTopic, len(q.Topics))}
+	w := &answeredCommits{commits: commits{s: s, group: q.GroupId}}
+	p := w.answerTo(len(q.Topics))
 	ms := now.UnixMilli()
 	for i := range q.Topics {
 		t := &q.Topics[i]
@@ -180,7 +198,7 @@ func (s *Shard) Commit(q *api.OffsetCommitRequest, now time.Time, reply func(*ap
 				o.expire = ms + q.RetentionTimeMs
 			}
 			all[j].PartitionIndex = c.PartitionIndex
-			all[j].ErrorCode = s.commitOne(w, code, topicPartition{topic, c.PartitionIndex}, &o)
+			all[j].ErrorCode = s.commitOne(&w.commits, code, topicPartition{topic, c.PartitionIndex}, &o)
 		}
 		p.Topics[i] = api.OffsetCommitResponseOffsetCommitResponseTopic{Name: topic.Value(), Partitions: all}
 	}

@@ -3,6 +3,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"kaas/codec/api"
 	"kaas/codec/wire"
@@ -22,8 +23,15 @@ const (
 // ErrRecord is a record of __consumer_offsets that cannot be read. A shard that holds one is not loaded.
 var ErrRecord = errors.New("group: unreadable record")
 
-// arena is memory for the keys and values of one operation.
-type arena struct{ w wire.Writer }
+// arena is memory for the keys and values of one operation, and for the messages that they are made of.
+type arena struct {
+	w     wire.Writer
+	key   api.OffsetCommitKey
+	value api.OffsetCommitValue
+}
+
+// offsetSize bounds the record of an offset, but for its strings.
+const offsetSize = 64
 
 // put appends a version and a message, and returns their bytes.
 func (a *arena) put(version int16, m api.Message) []byte {
@@ -38,17 +46,19 @@ func (a *arena) put(version int16, m api.Message) []byte {
 
 // offsetKey is the key of an offset.
 func (a *arena) offsetKey(group string, k topicPartition) []byte {
-	return a.put(offsetKeyVersion, &api.OffsetCommitKey{Group: group, Topic: k.topic.Value(), Partition: k.partition})
+	a.key = api.OffsetCommitKey{Group: group, Topic: k.topic.Value(), Partition: k.partition}
+	return a.put(offsetKeyVersion, &a.key)
 }
 
 // offset is the record of a commit.
 func (a *arena) offset(group string, k topicPartition, o *offset) coordinator.Entry {
-	v := api.OffsetCommitValue{Offset: o.offset, LeaderEpoch: o.epoch, Metadata: o.metadata, CommitTimestamp: o.commit, ExpireTimestamp: o.expire}
+	a.w.B = slices.Grow(a.w.B, offsetSize+len(group)+len(k.topic.Value())+len(o.metadata))
+	a.value = api.OffsetCommitValue{Offset: o.offset, LeaderEpoch: o.epoch, Metadata: o.metadata, CommitTimestamp: o.commit, ExpireTimestamp: o.expire}
 	version := offsetValueVersion
 	if o.expire >= 0 {
 		version = offsetExpiringVersion
 	}
-	return coordinator.Entry{Key: a.offsetKey(group, k), Value: a.put(version, &v)}
+	return coordinator.Entry{Key: a.offsetKey(group, k), Value: a.put(version, &a.value)}
 }
 
 // groupKey is the key of a group.
@@ -78,11 +88,22 @@ func metadataEntry(c *classic, parts map[string][]byte) coordinator.Entry {
 	return coordinator.Entry{Key: a.groupKey(c.g.id), Value: a.put(groupValueVersion, &v)}
 }
 
+// decoded is memory for the record that is replayed: what is kept of it is cloned.
+type decoded struct {
+	r     wire.Reader
+	key   api.OffsetCommitKey
+	value api.OffsetCommitValue
+}
+
 // read decodes a value or a key that begins with its version.
-func read(b []byte, m api.Message) (version int16, err error) {
-	r := wire.NewReader(b)
+func read(b []byte, m api.Message) (version int16, err error) { return new(decoded).read(b, m) }
+
+// read is the same with a reader that is there.
+func (d *decoded) read(b []byte, m api.Message) (version int16, err error) {
+	r := &d.r
+	r.Reset(b)
 	version = r.Int16()
-	m.Decode(&r, version)
+	m.Decode(r, version)
 	if err := r.Err(); err != nil {
 		return version, fmt.Errorf("%w: %T v%d: %w", ErrRecord, m, version, err)
 	}

@@ -14,7 +14,8 @@ import (
 // Replay implements coordinator.State. Offsets change here alone; a group's record is read only while the shard is loaded, as living
 // members are ahead of it. Keys of unknown versions are another protocol's and are passed over.
 func (s *Shard) Replay(e coordinator.Entry, at coordinator.Position) error {
-	r := wire.NewReader(e.Key)
+	r := &s.decoded.r
+	r.Reset(e.Key)
 	switch version := r.Int16(); {
 	case r.Failed():
 		return fmt.Errorf("%w: a key of %d bytes", ErrRecord, len(e.Key))
@@ -29,8 +30,8 @@ func (s *Shard) Replay(e coordinator.Entry, at coordinator.Position) error {
 }
 
 func (s *Shard) replayOffset(e coordinator.Entry, at coordinator.Position) error {
-	var k api.OffsetCommitKey
-	if _, err := read(e.Key, &k); err != nil {
+	k, v := &s.decoded.key, &s.decoded.value
+	if _, err := s.decoded.read(e.Key, k); err != nil {
 		return err
 	}
 	if e.Value == nil {
@@ -39,8 +40,7 @@ func (s *Shard) replayOffset(e coordinator.Entry, at coordinator.Position) error
 		}
 		return nil
 	}
-	var v api.OffsetCommitValue
-	if _, err := read(e.Value, &v); err != nil {
+	if _, err := s.decoded.read(e.Value, v); err != nil {
 		return err
 	}
 	g := s.ensure(k.Group)

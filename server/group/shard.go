@@ -40,9 +40,10 @@ type Shard struct {
 
 	groups map[string]*group
 	// txns finds the groups that have pending offsets of a producer, for its marker.
-	txns   map[int64]map[*group]struct{}
-	loaded bool
-	fx     effects
+	txns    map[int64]map[*group]struct{}
+	loaded  bool
+	fx      effects
+	decoded decoded
 }
 
 // New makes an empty shard. newMemberID gives the unique part of a member id, a random UUID in text; it comes from outside so that
@@ -103,6 +104,8 @@ func (s *Shard) outcome() coordinator.Outcome {
 	case 0:
 	case 1:
 		o.Done = fx.after[0]
+		fx.after[0] = nil
+		s.fx.after = fx.after[:0] // the usual case costs no memory
 	default:
 		o.Done = func(err error) {
 			for _, f := range fx.after {
