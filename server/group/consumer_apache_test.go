@@ -220,7 +220,9 @@ func plain(p api.Message) any {
 	case *api.ConsumerGroupHeartbeatResponse:
 		p.ErrorMessage.String = ""
 		if p.Assignment != nil {
-			slices.SortFunc(p.Assignment.TopicPartitions, func(a, b api.ConsumerGroupHeartbeatResponseTopicPartitions) int { return compareID(a.TopicId, b.TopicId) })
+			slices.SortFunc(p.Assignment.TopicPartitions, func(a, b api.ConsumerGroupHeartbeatResponseTopicPartitions) int {
+				return compareID(a.TopicId, b.TopicId)
+			})
 		}
 	case *api.ConsumerGroupDescribeResponse:
 		for i := range p.Groups {
@@ -228,7 +230,9 @@ func plain(p api.Message) any {
 			for j := range p.Groups[i].Members {
 				m := &p.Groups[i].Members[j]
 				for _, a := range []*api.ConsumerGroupDescribeResponseAssignment{&m.Assignment, &m.TargetAssignment} {
-					slices.SortFunc(a.TopicPartitions, func(a, b api.ConsumerGroupDescribeResponseTopicPartitions) int { return compareID(a.TopicId, b.TopicId) })
+					slices.SortFunc(a.TopicPartitions, func(a, b api.ConsumerGroupDescribeResponseTopicPartitions) int {
+						return compareID(a.TopicId, b.TopicId)
+					})
 				}
 			}
 		}
