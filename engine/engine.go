@@ -84,8 +84,9 @@ type Config struct {
 	CommitJournalBytes int64
 	RecoveryThreads    int           // logs recovered at the same time; 2
 	Workers            int           // of Go; 8
-	Maintenance        time.Duration // between passes over retention and producer expiry; 30 s
+	Maintenance        time.Duration // between passes over retention; 30 s
 	ProducerExpiry     time.Duration // producer.id.expiration.ms; 24 h
+	ProducerCheck      time.Duration // producer.id.expiration.check.interval.ms: between searches for producers to be forgotten; 10 min
 	// SealDelay is how long a rolled segment waits before it is synced and sealed, under PageCache: by then the kernel has written most of
 	// it in its own time. Until then a start after a kill scans it. Syncing 1 GiB at once takes half a core for a second.
 	SealDelay time.Duration
@@ -126,6 +127,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Maintenance == 0 {
 		c.Maintenance = 30 * time.Second
+	}
+	if c.ProducerCheck == 0 {
+		c.ProducerCheck = 10 * time.Minute
 	}
 	if c.ProducerExpiry == 0 {
 		c.ProducerExpiry = 24 * time.Hour
@@ -234,7 +238,7 @@ func Open(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// SetProducerExpiry changes producer.id.expiration.ms, from the next pass of maintenance on.
+// SetProducerExpiry changes producer.id.expiration.ms, from the next search on.
 func (e *Engine) SetProducerExpiry(d time.Duration) { e.expiry.Store(d.Milliseconds()) }
 
 // Durability is the one in force: Memory storage has only PageCache.

@@ -15,12 +15,16 @@ func (e *Engine) maintain() {
 	defer close(e.stopped)
 	t := time.NewTicker(e.cfg.Maintenance)
 	defer t.Stop()
+	producers := time.NewTicker(e.cfg.ProducerCheck)
+	defer producers.Stop()
 	for {
 		select {
 		case <-e.stop:
 			return
 		case <-t.C:
 			e.Maintain()
+		case <-producers.C:
+			e.ExpireProducers()
 		}
 	}
 }
@@ -28,7 +32,7 @@ func (e *Engine) maintain() {
 // loadsPerPass is how many logs that nobody has used yet a pass of maintenance loads, so that they shrink too.
 const loadsPerPass = 256
 
-// Maintain makes one pass over the logs: retention, expiry of producers, syncs of descriptors that page-cache durability
+// Maintain makes one pass over the logs: retention, syncs of descriptors that page-cache durability
 // leaves unsynced, and the size of the journal. Logs that are not loaded get their turn a few at a time. The engine does it
 // every Config.Maintenance.
 func (e *Engine) Maintain() {
@@ -56,7 +60,6 @@ func (e *Engine) Maintain() {
 		if err := l.Load(); err != nil {
 			continue // it is offline and has said why
 		}
-		l.expire()
 		l.sealAgain()
 		if err := l.retain(); err != nil && l.Err() == nil {
 			e.cfg.Logger.Warn("retention failed", "log", l.name(), "error", err)
@@ -100,6 +103,22 @@ func (l *Log) syncIdle() {
 			l.e.group.Poison(&l.item, err)
 			return
 		}
+	}
+}
+
+// ExpireProducers forgets the producers that have been idle for producer.id.expiration.ms, except those with an open transaction. The engine does
+// it every Config.ProducerCheck.
+func (e *Engine) ExpireProducers() {
+	e.mu.Lock()
+	logs := make([]*Log, 0, len(e.logs))
+	for l := range e.logs {
+		if l.Loaded() && l.Err() == nil {
+			logs = append(logs, l)
+		}
+	}
+	e.mu.Unlock()
+	for _, l := range logs {
+		l.expire()
 	}
 }
 

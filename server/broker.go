@@ -23,6 +23,7 @@ import (
 	"kaas/server/metrics"
 	"kaas/server/metrics/counters"
 	"kaas/server/topics"
+	"kaas/server/txn"
 )
 
 // Limits of one connection. They bound memory: what a client has sent and not yet been answered, and answers it does not read.
@@ -41,6 +42,7 @@ type Broker struct {
 	store  *state.Store
 	topics *topics.Registry
 	groups *coordinator.Runtime[*group.Shard]
+	txns   *coordinator.Runtime[*txn.Shard]
 	api    *api.Service
 	net    *netio.Server
 	ready  Ready
@@ -79,7 +81,7 @@ func startOn(fs vfs.FS, cfg *config.Broker, began time.Time, progress io.Writer)
 		b.log.Info(n)
 	}
 	raiseOpenFiles(b.log)
-	for _, step := range []func() error{b.checkDataDir, b.openMetrics, b.openEngine, b.openCatalog, b.recover, b.openGroups, b.openPorts} {
+	for _, step := range []func() error{b.checkDataDir, b.openMetrics, b.openEngine, b.openCatalog, b.recover, b.openGroups, b.openTxns, b.openPorts} {
 		if err := step(); err != nil {
 			return b, err
 		}
@@ -114,7 +116,7 @@ func (b *Broker) showMetrics() {
 	if b.metrics == nil {
 		return
 	}
-	from := &metrics.Sources{Net: b.net, API: b.api, Groups: b.groups, Engine: b.engine, Topics: b.topics, Storage: b.storage, Memory: b.cfg.Memory}
+	from := &metrics.Sources{Net: b.net, API: b.api, Groups: b.groups, Txns: b.txns, Engine: b.engine, Topics: b.topics, Storage: b.storage, Memory: b.cfg.Memory}
 	if !b.cfg.Memory {
 		from.Space = func() (vfs.Space, error) { return vfs.OS.Space(b.cfg.DataDir) }
 	}
@@ -128,7 +130,7 @@ func (b *Broker) openEngine() (err error) {
 		Dir: c.DataDir, MemoryMaxBytes: c.MemoryMaxBytes, MaxOpenFiles: c.OpenFilesMax,
 		CommitJournalBytes: c.CommitJournalBytes, CommitThreads: c.CommitThreads, RecoveryThreads: c.RecoveryThreads,
 		Format: batchFormat{}, Records: batchFormat{}, Logger: b.levels.Logger("kaas.engine"),
-		ProducerExpiry: c.ProducerIDExpiration, Maintenance: c.RetentionCheckInterval, Durability: engine.PageCache, SealDelay: sealDelay, FS: b.fs,
+		ProducerExpiry: c.ProducerIDExpiration, ProducerCheck: config.Millis(c.Int("producer.id.expiration.check.interval.ms")), Maintenance: c.RetentionCheckInterval, Durability: engine.PageCache, SealDelay: sealDelay, FS: b.fs,
 	}
 	if c.CommitJournalBytes == 0 {
 		ec.CommitJournalBytes = -1
@@ -197,7 +199,7 @@ func (b *Broker) progress() func(done, total int64) {
 func (b *Broker) openPorts() (err error) {
 	c := b.cfg
 	b.api = api.New(api.Config{
-		Topics: b.topics, Engine: b.engine, Groups: b.groups, Levels: b.levels,
+		Topics: b.topics, Engine: b.engine, Groups: b.groups, Txns: b.txns, Levels: b.levels,
 		ClusterID: b.ready.ClusterID, NodeID: c.NodeID, Rack: c.Rack,
 		Quotas: quotasOf(c), Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes), Space: b.space,
 	})
@@ -219,6 +221,7 @@ func (b *Broker) openPorts() (err error) {
 		return err
 	}
 	b.topics.OnBrokerConfig(b.applyConfig)
+	b.txns.Load()
 	b.ready.Listeners = make(map[string]string, len(c.Listeners))
 	var endpoints []api.Endpoint
 	for i, l := range c.Listeners {
@@ -257,6 +260,7 @@ func (b *Broker) applyConfig(c *config.Broker) {
 		b.log.Error("the limits of connections stay as they were", "error", err)
 	}
 	b.engine.SetProducerExpiry(c.ProducerIDExpiration)
+	b.api.VerifyTransactions(c.Bool("transaction.partition.verification.enable"))
 	b.engine.SetCleaner(cleanerOf(c))
 }
 
@@ -307,6 +311,12 @@ func (b *Broker) Stop() error {
 // close closes what is open, in the order that keeps everything that was accepted.
 func (b *Broker) close() error {
 	var errs []error
+	if b.api != nil {
+		b.api.Close()
+	}
+	if b.txns != nil {
+		b.txns.Close()
+	}
 	if b.groups != nil {
 		b.groups.Close()
 	}

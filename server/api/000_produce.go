@@ -22,6 +22,7 @@ import (
 // of the round one write per partition (gatherer.flush), then the answer is encoded. acks=-1 is sent when the group commit that covers
 // it has ended. A request with a batch that needs blocking work (recompression, a look inside a compressed batch, a log not yet
 // loaded, or for which there is no descriptor) goes to a worker as a whole, with the connection held.
+// The first batch of a transaction in a partition waits, with the connection held, until the transaction coordinator has verified it.
 //
 // Deviation: acks=-1 waits for the disk under group-commit, with no time-out (timeout_ms is not looked at). Apache answers from the page
 // cache, since its other replicas are what makes a record last.
@@ -29,7 +30,6 @@ import (
 // of timestamps, another compression) or kaas.compressed.batch.validation=full asks for it: opening them all costs processor time.
 // Deviation: a record in a compressed batch that was opened must fill its frame. Apache passes over the rest, and consumers then fail.
 // Deviation: a batch of 26 bytes is corrupt (2); Apache says -1.
-// Deviation: transactions are not served yet: a batch of one is refused with 48.
 
 // produceOp is one Produce request in the works.
 type produceOp struct {
@@ -43,6 +43,8 @@ type produceOp struct {
 	worker     bool // runs on a worker: replies are posted
 	failed     bool // acks=0 and something went wrong: Apache closes the connection
 	throttleMs int32
+
+	verified []verifying // partitions that the transaction coordinator was asked about
 
 	waits []durableWait
 	left  atomic.Int32 // waits not yet over, and one for the registration itself
@@ -75,6 +77,11 @@ func (s *Service) produce(c *netio.Conn, cs *connState, head *wire.RequestHeader
 		op.toWorker(body)
 		return
 	}
+	if op.toVerify() {
+		cs.ls.gather.flush()
+		op.verifyOnLoop(cs, body)
+		return
+	}
 	cs.ls.gather.add(op)
 }
 
@@ -95,7 +102,7 @@ func (op *produceOp) decode(body []byte) bool {
 func (op *produceOp) release() {
 	op.conn, op.reply = nil, nil
 	op.worker, op.failed = false, false
-	op.waits = op.waits[:0]
+	op.waits, op.verified = op.waits[:0], op.verified[:0]
 	op.lost.Store(false)
 	produceOps.Put(op)
 }
@@ -108,17 +115,27 @@ func (op *produceOp) toWorker(body []byte) {
 	op.decode(body) // the same bytes: cannot fail
 	conn.Hold()
 	op.s.engine.Go(func() {
-		defer conn.Loop().Post(&resumeConn{conn: conn})
-		g := workerGatherers.Get().(*gatherer)
-		g.s, g.shard = op.s, op.s.counted.workers
-		if op.addTo(g) {
-			g.flush()
-			workerGatherers.Put(g)
+		op.load()
+		if op.toVerify() {
+			op.verify(op.s.txns.Submit, func() { op.s.engine.Go(op.onWorker) })
+			return
 		}
+		op.onWorker()
 	})
 }
 
-// addTo loads logs and has the batches looked into, on a worker. A panic there, say of a decompressor over the bytes of a stranger, ends
+// onWorker appends the batches and lets the connection go on.
+func (op *produceOp) onWorker() {
+	defer op.conn.Loop().Post(&resumeConn{conn: op.conn})
+	g := workerGatherers.Get().(*gatherer)
+	g.s, g.shard = op.s, op.s.counted.workers
+	if op.addTo(g) {
+		g.flush()
+		workerGatherers.Put(g)
+	}
+}
+
+// addTo has the batches looked into, on a worker. A panic there, say of a decompressor over the bytes of a stranger, ends
 // the connection and leaves op and g to nobody (regression 11).
 func (op *produceOp) addTo(g *gatherer) (ok bool) {
 	conn, reply := op.conn, op.reply
@@ -128,7 +145,6 @@ func (op *produceOp) addTo(g *gatherer) (ok bool) {
 			reply.DropPost()
 		}
 	}()
-	op.load()
 	g.add(op)
 	return true
 }

@@ -10,7 +10,6 @@ import (
 //
 // This broker is the coordinator of every group and transactional id. Asking makes the internal topic, as in Apache.
 //
-// Deviation: transactions are not served yet: their coordinator is found, and the APIs that need it are not offered.
 // Deviation: the first question is answered with the coordinator. Apache says 15 until the internal topic is there; here it is there
 // before the answer.
 
@@ -48,6 +47,8 @@ func (c *call) coordinator(key string, kind int8) api.FindCoordinatorResponseCoo
 	}
 	if kind == coordinatorGroup {
 		c.s.groups.Load()
+	} else {
+		c.s.txns.Load()
 	}
 	host, port := c.s.endpoint(c.conn)
 	return api.FindCoordinatorResponseCoordinator{Key: key, NodeId: c.s.nodeID, Host: host, Port: port, ErrorMessage: wire.Some("")}

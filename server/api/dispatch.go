@@ -14,6 +14,7 @@ import (
 	"kaas/server/group"
 	"kaas/server/metrics/counters"
 	"kaas/server/quota"
+	"kaas/server/txn"
 )
 
 // Errors that end a connection. They are told in one debug line per connection (netio) and counted.
@@ -37,7 +38,9 @@ type loopState struct {
 	aborted []engine.AbortedTxn
 	call    call // the ordinary request being handled
 	round   *coordinator.Round[*group.Shard]
-	metered *usage // of the connection whose request is being served, while quotas are set
+
+	txnRound *coordinator.Round[*txn.Shard]
+	metered  *usage // of the connection whose request is being served, while quotas are set
 
 	versionsRequest  api.ApiVersionsRequest
 	versionsResponse api.ApiVersionsResponse
@@ -55,7 +58,7 @@ type connState struct {
 func (s *Service) Opened(c *netio.Conn) {
 	ls, _ := c.Loop().Data.(*loopState)
 	if ls == nil {
-		ls = &loopState{loop: c.Loop(), shard: s.counted.set.NewShard(), round: s.groups.NewRound()}
+		ls = &loopState{loop: c.Loop(), shard: s.counted.set.NewShard(), round: s.groups.NewRound(), txnRound: s.txns.NewRound()}
 		ls.gather.init(s, ls.shard)
 		c.Loop().Data = ls
 	}
@@ -76,11 +79,12 @@ func (s *Service) Closed(c *netio.Conn, err error) {
 }
 
 // RoundEnd implements netio.Handler: the appends gathered from the frames of this round are written, one write per partition, and the
-// operations on groups are run, those of one shard together.
+// operations on groups and transactions are run, those of one shard together.
 func (s *Service) RoundEnd(l *netio.Loop) {
 	ls := l.Data.(*loopState)
 	ls.gather.flush()
 	ls.round.End()
+	ls.txnRound.End()
 }
 
 // Frame implements netio.Handler. It closes the connection for what cannot be answered (regressions 2, 7).

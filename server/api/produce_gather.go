@@ -93,6 +93,9 @@ func (op *produceOp) refusedWhole() api.ErrorCode {
 		return api.ErrInvalidRequiredAcks
 	}
 	if op.req.TransactionalId.Valid {
+		if op.twoProducers() {
+			return api.ErrInvalidProducerIdMapping
+		}
 		return api.ErrNone
 	}
 	for i := range op.req.TopicData {
@@ -135,8 +138,13 @@ func (g *gatherer) admit(op *produceOp, topic *topics.Topic, data *api.ProduceRe
 		return refuse(rejected, part, p)
 	}
 	records = records[:info.Size]
-	if info.Transactional {
-		return api.ErrInvalidTxnState // transactions are not served yet, so the batch belongs to none that was begun
+	var guard engine.Guard
+	verify := info.Transactional && op.verifies()
+	if verify {
+		var code api.ErrorCode
+		if guard, code = op.admitTxn(i, j, p); code != api.ErrNone {
+			return code
+		}
 	}
 	if info.Recompress {
 		if records, rejected = batch.Recompress(nil, batch.View(records), &set.Rules, &g.env, g.deflater); rejected != nil {
@@ -147,7 +155,8 @@ func (g *gatherer) admit(op *produceOp, topic *topics.Topic, data *api.ProduceRe
 	if set.Rules.LogAppendTime {
 		p.LogAppendTimeMs = g.env.NowMs
 	}
-	g.append(part, records, &info, entryRef{op: op, topic: i, part: j})
+	e := g.append(part, records, &info, entryRef{op: op, topic: i, part: j})
+	e.Verify, e.Guard = verify, guard
 	return api.ErrNone
 }
 
@@ -173,7 +182,7 @@ func refuse(r *batch.Rejection, part *topics.Partition, p *api.ProduceResponsePa
 }
 
 // append gathers one batch under its partition.
-func (g *gatherer) append(part *topics.Partition, records []byte, info *batch.Info, ref entryRef) {
+func (g *gatherer) append(part *topics.Partition, records []byte, info *batch.Info, ref entryRef) *engine.Entry {
 	at, ok := g.byLog[part.Log]
 	if !ok {
 		at = len(g.parts)
@@ -188,6 +197,7 @@ func (g *gatherer) append(part *topics.Partition, records []byte, info *batch.In
 	run := &g.parts[at]
 	run.entries = append(run.entries, engine.Entry{Data: records, Info: engineInfo(info)})
 	run.refs = append(run.refs, ref)
+	return &run.entries[len(run.entries)-1]
 }
 
 // flush appends what was gathered, one run per partition, and answers the requests or leaves them to the group commit.
@@ -240,7 +250,7 @@ func (r *entryRef) settle(e *engine.Entry, part *topics.Partition) {
 	if e.Err != nil {
 		p.ErrorCode = appendError(e.Err)
 		p.LogAppendTimeMs = -1
-		if p.ErrorCode == api.ErrOutOfOrderSequenceNumber || p.ErrorCode == api.ErrInvalidProducerEpoch {
+		if p.ErrorCode == api.ErrOutOfOrderSequenceNumber || p.ErrorCode == api.ErrInvalidProducerEpoch || p.ErrorCode == api.ErrInvalidTxnState {
 			p.LogStartOffset = part.Log.Offsets().LogStart // the log looked at the batch
 		}
 		r.op.failed = true
@@ -324,6 +334,8 @@ func appendError(err error) api.ErrorCode {
 		return api.ErrOutOfOrderSequenceNumber
 	case errors.Is(err, engine.ErrInvalidProducerEpoch):
 		return api.ErrInvalidProducerEpoch
+	case errors.Is(err, engine.ErrInvalidTxnState):
+		return api.ErrInvalidTxnState
 	case errors.Is(err, engine.ErrDeleted):
 		return api.ErrUnknownTopicOrPartition
 	case errors.Is(err, engine.ErrTooLarge):

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kaas/codec/api"
+	"kaas/codec/batch"
 	"kaas/codec/wire"
 	"kaas/engine"
 	"kaas/netio"
@@ -18,6 +19,7 @@ import (
 	"kaas/server/logging"
 	"kaas/server/quota"
 	"kaas/server/topics"
+	"kaas/server/txn"
 )
 
 // Endpoint is the address that clients of one listener are told.
@@ -31,6 +33,7 @@ type Config struct {
 	Topics    *topics.Registry
 	Engine    *engine.Engine
 	Groups    *coordinator.Runtime[*group.Shard]
+	Txns      *coordinator.Runtime[*txn.Shard]
 	Levels    *logging.Levels
 	ClusterID string
 	NodeID    int32
@@ -51,6 +54,7 @@ type Service struct {
 	topics        *topics.Registry
 	engine        *engine.Engine
 	groups        *coordinator.Runtime[*group.Shard]
+	txns          *coordinator.Runtime[*txn.Shard]
 	log           *slog.Logger
 	logger        loggerConfigs
 	clusterID     string
@@ -69,6 +73,8 @@ type Service struct {
 
 	counted       counted
 	producerIDs   producerIDs
+	markers       markerWriter
+	verifyTxns    atomic.Bool // transaction.partition.verification.enable
 	panics        atomic.Int64
 	parkedFetches atomic.Int64
 }
@@ -83,7 +89,7 @@ const (
 // New makes a Service; SetEndpoints must follow before the first connection.
 func New(c Config) *Service {
 	s := &Service{
-		topics: c.Topics, engine: c.Engine, groups: c.Groups,
+		topics: c.Topics, engine: c.Engine, groups: c.Groups, txns: c.Txns,
 		log: c.Levels.Logger("kaas.server"), logger: loggerConfigs{levels: c.Levels},
 		clusterID: c.ClusterID, nodeID: c.NodeID, replicas: []int32{c.NodeID},
 		sessions: fetchsession.NewCache(c.Sessions), fetchMaxBytes: c.FetchMaxBytes,
@@ -101,6 +107,8 @@ func New(c Config) *Service {
 	s.counted.init()
 	s.advertised = advertise(&s.handlers)
 	s.producerIDs.reserve = c.Topics.Catalog().NextProducerIDs
+	s.markers.s = s
+	s.verifyTxns.Store(true)
 	c.Topics.OnQuotas(s.setQuotas)
 	return s
 }
@@ -119,24 +127,35 @@ type Stats struct {
 	Panics        int64 // handlers that panicked
 	ParkedFetches int64 // Fetch requests waiting for data now
 	FetchSessions int64
+
+	MarkersCommit, MarkersAbort int64 // markers of transactions written
+	MarkerRetries               int64 // of them that were put off
 }
 
 // Stats reads the counters.
 func (s *Service) Stats() Stats {
-	return Stats{Panics: s.panics.Load(), ParkedFetches: s.parkedFetches.Load(), FetchSessions: int64(s.sessions.Len())}
+	w := &s.markers
+	return Stats{Panics: s.panics.Load(), ParkedFetches: s.parkedFetches.Load(), FetchSessions: int64(s.sessions.Len()),
+		MarkersCommit: w.markers[batch.ControlCommit].Load(), MarkersAbort: w.markers[batch.ControlAbort].Load(), MarkerRetries: w.again.Load()}
 }
 
 // producerIDs hands out producer ids from blocks that the catalog has made durable; an id is never given twice.
 type producerIDs struct {
 	reserve func() (first int64, err error)
-	mu      sync.Mutex // guards the rest; held over the catalog's write once per block
+	mu      sync.Mutex // guards the block; held over the catalog's write once per block
 	next    int64
 	end     int64
+
+	spareMu sync.Mutex // guards spare; held for moments
+	spare   []int64    // taken and not used
 }
 
 // nextProducerID returns an id nobody has had. It may block.
 func (s *Service) nextProducerID() (int64, error) {
 	p := &s.producerIDs
+	if id, ok := p.takeSpare(); ok {
+		return id, nil
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.next == p.end {
@@ -149,6 +168,33 @@ func (s *Service) nextProducerID() (int64, error) {
 	p.next++
 	return p.next - 1, nil
 }
+
+func (p *producerIDs) takeSpare() (id int64, ok bool) {
+	p.spareMu.Lock()
+	defer p.spareMu.Unlock()
+	n := len(p.spare)
+	if n == 0 {
+		return 0, false
+	}
+	id, p.spare = p.spare[n-1], p.spare[:n-1]
+	return id, true
+}
+
+// giveBack takes back an id that was not used. It does not block.
+func (p *producerIDs) giveBack(id int64) {
+	p.spareMu.Lock()
+	defer p.spareMu.Unlock()
+	p.spare = append(p.spare, id)
+}
+
+// WriteMarkers has the markers of a decided transaction written (txn.Config.Markers). It does not wait for the disk.
+func (s *Service) WriteMarkers(w txn.MarkerWork) { s.markers.take(w) }
+
+// VerifyTransactions says whether transactional data is verified with the coordinator (transaction.partition.verification.enable).
+func (s *Service) VerifyTransactions(on bool) { s.verifyTxns.Store(on) }
+
+// Close ends what the service does of itself: markers that failed are not tried again.
+func (s *Service) Close() { s.markers.close() }
 
 // cloneString copies a string that aliases the read buffer.
 func cloneString(s string) string { return string(append([]byte(nil), s...)) }

@@ -18,7 +18,7 @@ import (
 const Root = "root"
 
 // names of the loggers, one for each part of the broker that logs.
-var names = []string{Root, "kaas.engine", "kaas.groups", "kaas.netio", "kaas.server"}
+var names = [...]string{Root, "kaas.engine", "kaas.groups", "kaas.netio", "kaas.server", "kaas.transactions"}
 
 // Log levels by Apache's names. slog has no FATAL and no TRACE; they are a step beyond ERROR and DEBUG.
 var levels = []struct {
@@ -35,7 +35,7 @@ var levels = []struct {
 
 // Levels holds the level of every logger.
 type Levels struct {
-	set [5]atomic.Pointer[slog.Level] // by index in names; nil: follows the root
+	set [len(names)]atomic.Pointer[slog.Level] // by index in names; nil: follows the root
 	out slog.Handler
 }
 
@@ -48,7 +48,7 @@ func New(w io.Writer, level slog.Level) *Levels {
 
 // Logger returns the logger of a name ("kaas.engine"). It panics for a name that is not in the list.
 func (l *Levels) Logger(name string) *slog.Logger {
-	at := slices.Index(names, name)
+	at := slices.Index(names[:], name)
 	if at < 0 {
 		panic("BUG: no logger " + name)
 	}
@@ -64,7 +64,7 @@ func (l *Levels) level(at int) slog.Level {
 }
 
 // Names lists the loggers.
-func (l *Levels) Names() []string { return names }
+func (l *Levels) Names() []string { return names[:] }
 
 // LevelNames lists the levels that Set takes, in the order of the alphabet.
 func LevelNames() []string {
@@ -78,7 +78,7 @@ func LevelNames() []string {
 
 // Get returns the level of a logger by Apache's name; own says whether it was set for it. ok is false for an unknown logger.
 func (l *Levels) Get(name string) (level string, own, ok bool) {
-	at := slices.Index(names, name)
+	at := slices.Index(names[:], name)
 	if at < 0 {
 		return "", false, false
 	}
@@ -93,14 +93,14 @@ func (l *Levels) Get(name string) (level string, own, ok bool) {
 
 // Valid tells whether a logger and a level exist.
 func (l *Levels) Valid(name, level string) (knownName, knownLevel bool) {
-	return slices.Contains(names, name), slices.Contains(LevelNames(), level)
+	return slices.Contains(names[:], name), slices.Contains(LevelNames(), level)
 }
 
 // Set changes the level of a logger; both must be valid.
 func (l *Levels) Set(name, level string) {
 	for _, v := range levels {
 		if v.name == level {
-			l.set[slices.Index(names, name)].Store(&v.level)
+			l.set[slices.Index(names[:], name)].Store(&v.level)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (l *Levels) Set(name, level string) {
 // Unset lets a logger follow the root again. The root has nothing to follow and keeps its level.
 func (l *Levels) Unset(name string) {
 	if name != Root {
-		l.set[slices.Index(names, name)].Store(nil)
+		l.set[slices.Index(names[:], name)].Store(nil)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"kaas/server/group"
 	"kaas/server/metrics/counters"
 	"kaas/server/topics"
+	"kaas/server/txn"
 )
 
 // Sources are the parts of a running broker that metrics and health read.
@@ -27,6 +28,7 @@ type Sources struct {
 	Engine  *engine.Engine
 	Topics  *topics.Registry
 	Groups  *coordinator.Runtime[*group.Shard]
+	Txns    *coordinator.Runtime[*txn.Shard]
 	Storage *counters.Storage
 	Memory  bool // logs are in memory
 	// Space asks for the room on the data directory's file system; it may block. nil with Memory.
@@ -48,6 +50,8 @@ type scrape struct {
 	logs     logTotals
 	shards   coordinator.Stats
 	groups   group.Totals
+	txnLog   coordinator.Stats
+	txns     txn.Totals
 	memory   bool
 	disk     *vfs.Space // nil: not known
 }
@@ -143,6 +147,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	s.net, s.loops, s.api = from.Net.Stats(), len(from.Net.Loops()), from.API.Stats()
 	s.engine, s.logs = from.Engine.Stats(), totalsOf(from.Topics)
 	s.shards, s.groups = from.Groups.Stats(), groupsOf(from.Groups)
+	s.txnLog, s.txns = from.Txns.Stats(), txnsOf(from.Txns)
 	s.memory, s.disk = from.Memory, c.server.space.read(from.Space)
 	for i := range table {
 		table[i].read(&s, emitter{ch, c.descs[i], table[i].Type})

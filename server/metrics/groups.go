@@ -6,15 +6,26 @@ import (
 
 	"kaas/server/coordinator"
 	"kaas/server/group"
+	"kaas/server/txn"
 )
 
-// groupsWait is how long a scrape waits for the shards' numbers; they take microseconds where nothing is wrong.
-const groupsWait = 100 * time.Millisecond
+// shardsWait is how long a scrape waits for the shards' numbers; they take microseconds where nothing is wrong.
+const shardsWait = 100 * time.Millisecond
 
-// groupsOf asks the shards what they hold. One that does not answer in time is left out: a scrape waits for nobody.
+// groupsOf asks the shards what they hold.
 func groupsOf(rt *coordinator.Runtime[*group.Shard]) group.Totals {
+	return totalsIn(rt, group.NewTotals(), (*group.Shard).AddTo)
+}
+
+// txnsOf asks the shards what they hold.
+func txnsOf(rt *coordinator.Runtime[*txn.Shard]) txn.Totals {
+	return totalsIn(rt, txn.Totals{}, (*txn.Shard).AddTo)
+}
+
+// totalsIn has every shard add what it holds. One that does not answer in time is left out: a scrape waits for nobody.
+func totalsIn[S coordinator.State, T any](rt *coordinator.Runtime[S], total T, add func(s S, total *T)) T {
 	var mu sync.Mutex // guards total, left and late
-	total, left, late := group.NewTotals(), 0, false
+	left, late := 0, false
 	all := make(chan struct{}) // closed when nobody is left
 	answer := func(add func()) {
 		mu.Lock()
@@ -27,12 +38,12 @@ func groupsOf(rt *coordinator.Runtime[*group.Shard]) group.Totals {
 			close(all)
 		}
 	}
-	asked := rt.Ask(func(s *group.Shard, _ time.Time) coordinator.Outcome {
-		answer(func() { s.AddTo(&total) })
+	asked := rt.Ask(func(s S, _ time.Time) coordinator.Outcome {
+		answer(func() { add(s, &total) })
 		return coordinator.Outcome{}
 	}, func(error) { answer(func() {}) })
 	answer(func() { left += asked + 1 })
-	timeout := time.NewTimer(groupsWait)
+	timeout := time.NewTimer(shardsWait)
 	defer timeout.Stop()
 	select {
 	case <-all:

@@ -8,6 +8,7 @@ import (
 
 	"kaas/codec/api"
 	"kaas/server/metrics/counters"
+	"kaas/server/txn"
 )
 
 //go:generate go run ./gen ../../docs/metrics.md
@@ -195,6 +196,33 @@ var table = [...]Metric{
 		func(s *scrape, e emitter) { e.value(float64(s.shards.Bytes)) }},
 	{"kaas_group_log_failures_total", Counter, nil, "", "Batches that could not be written: no room, or a log that failed.",
 		func(s *scrape, e emitter) { e.value(float64(s.shards.Failed)) }},
+	{"kaas_transactional_ids", Gauge, []string{"state"}, "", "Transactional ids, by the state of their transaction. Those of shards that are being loaded are not among them.",
+		func(s *scrape, e emitter) {
+			for st := txn.Empty; st < txn.Dead; st++ {
+				e.value(float64(s.txns[st]), st.String())
+			}
+		}},
+	{"kaas_transaction_shards", Gauge, nil, "", "Shards of the transaction coordinator: partitions of __transaction_state.",
+		func(s *scrape, e emitter) { e.value(float64(s.txnLog.Shards)) }},
+	{"kaas_transaction_shards_open", Gauge, nil, "", "Those that are loaded and serve.",
+		func(s *scrape, e emitter) { e.value(float64(s.txnLog.Open)) }},
+	{"kaas_transaction_load_seconds_total", Counter, nil, "seconds", "Time spent loading shards, summed over those that were loaded at the same time.",
+		func(s *scrape, e emitter) { e.value(s.txnLog.Loading.Seconds()) }},
+	{"kaas_transaction_operations_total", Counter, nil, "", "Operations run by shards: requests about transactions, verifications, alarms.",
+		func(s *scrape, e emitter) { e.value(float64(s.txnLog.Operations)) }},
+	{"kaas_transaction_log_records_total", Counter, nil, "", "Records written to __transaction_state: one per change of a transaction.",
+		func(s *scrape, e emitter) { e.value(float64(s.txnLog.Records)) }},
+	{"kaas_transaction_log_batches_total", Counter, nil, "", "Batches that they were written in.",
+		func(s *scrape, e emitter) { e.value(float64(s.txnLog.Batches)) }},
+	{"kaas_transaction_log_failures_total", Counter, nil, "", "Batches that could not be written: no room, or a log that failed.",
+		func(s *scrape, e emitter) { e.value(float64(s.txnLog.Failed)) }},
+	{"kaas_transaction_markers_total", Counter, []string{"type"}, "", "Markers written to partitions: one per transaction and partition.",
+		func(s *scrape, e emitter) {
+			e.value(float64(s.api.MarkersCommit), "commit")
+			e.value(float64(s.api.MarkersAbort), "abort")
+		}},
+	{"kaas_transaction_marker_retries_total", Counter, nil, "", "Markers that could not be written and were put off: a log without room, one that failed, or a shard of groups that was not loaded.",
+		func(s *scrape, e emitter) { e.value(float64(s.api.MarkerRetries)) }},
 	{"kaas_handler_panics_total", Counter, nil, "", "Requests whose handler panicked; each cost its connection. Any is a defect of kaas.",
 		func(s *scrape, e emitter) { e.value(float64(s.api.Panics + s.net.Panics)) }},
 }
