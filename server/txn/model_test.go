@@ -26,7 +26,8 @@ type world struct {
 	all   []*producer
 	tries []*attempt
 	jobs  []*job
-	life  int // of the process; what was begun in an earlier one is lost
+	told  []MarkerWork // reports of markers, to be made again
+	life  int          // of the process; what was begun in an earlier one is lost
 	seen  map[coordinator.Producer]int
 	calm  bool // no more faults, nobody begins anything
 	did   map[string]int
@@ -132,6 +133,7 @@ func (w *world) mark(j *job) {
 	w.append(pt, rec{marker: true, commit: j.w.Commit, p: j.w.Producer}, func() {
 		j.waits = slices.DeleteFunc(j.waits, func(p Partition) bool { return p == at })
 		w.f.run(w.f.s.MarkersWritten(j.w.ID, j.w.Decision, []Partition{at}, w.f.now))
+		w.told = append(w.told, MarkerWork{ID: j.w.ID, Decision: j.w.Decision, Partitions: []Partition{at}})
 		if len(j.todo)+len(j.waits) == 0 {
 			w.jobs = slices.DeleteFunc(w.jobs, func(x *job) bool { return x == j })
 		}
@@ -387,6 +389,9 @@ func (w *world) disturb() {
 		w.mark(w.jobs[w.rng.Intn(len(w.jobs))])
 	case n < 850:
 		w.f.ring(w.f.now)
+	case n < 900 && len(w.told) > 0: // of this decision or an earlier one: told is what is durable
+		r := w.told[max(0, len(w.told)-1-w.rng.Intn(20))]
+		w.f.run(w.f.s.MarkersWritten(r.ID, r.Decision, r.Partitions, w.f.now))
 	}
 }
 

@@ -434,6 +434,31 @@ func TestRestart(t *testing.T) {
 	want(t, "commit after a restart", a.got(), api.ErrNone)
 }
 
+// TestDecisionAtRestart: what is decided after a load, and before what was decided earlier is handed out, waits for its own durability.
+func TestDecisionAtRestart(t *testing.T) {
+	f := newFake(t)
+	f.add("y", f.init("y"), nil, u0)
+	p := decided(f, true)
+	f.crash(0)
+	f.hold = true
+	q := coordinator.Producer{ID: f.s.txns["y"].producerID, Epoch: 0}
+	f.end("y", q, true, 3, nil)
+	f.pass(0)
+	want(t, "works", len(f.works), 1)
+	want(t, "work", f.works[0].Producer, p)
+	f.sync(len(f.log))
+	want(t, "works", len(f.works), 2)
+	want(t, "work", f.works[1].Producer, q)
+
+	f = newFake(t) // who was at work before a reload completes it before it is handed out again
+	p = decided(f, true)
+	f.reload(0)
+	f.mark()
+	f.wantState("x", CompleteCommit, p)
+	f.pass(0)
+	want(t, "works", len(f.works), 0)
+}
+
 // TestEmptyDecisionAfterRestart: a transaction without partitions that was decided is completed too.
 func TestEmptyDecisionAfterRestart(t *testing.T) {
 	f := newFake(t)
