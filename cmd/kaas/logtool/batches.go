@@ -81,7 +81,7 @@ func (p *batchPrinter) batch(v batch.View, pos int64) {
 		p.d.report(&Problem{p.path, pos, "batch of offsets " + span(v.BaseOffset(), v.LastOffset()) + ": CRC does not match"})
 		return
 	}
-	if p.d.records {
+	if p.d.records || p.d.groups {
 		p.inside(v, pos)
 	}
 }
@@ -162,7 +162,7 @@ func (p *batchPrinter) inside(v batch.View, pos int64) {
 	for c.Next() {
 		if v.IsControl() {
 			p.control(&c, marker, isMarker)
-		} else {
+		} else if !p.d.groups || !p.grouped(&c, pos) {
 			p.record(&c)
 		}
 	}

@@ -29,34 +29,38 @@ var kinds = map[string]func(d *dump, path string, base int64) error{
 type dump struct {
 	*output
 	records bool
+	groups  bool // records of __consumer_offsets are decoded
 }
 
 func dumpCommand() *cobra.Command {
-	var asJSON, records bool
+	var asJSON, records, groups bool
 	c := &cobra.Command{
 		Use:   "dump FILE...",
 		Short: "Print what is in the files of a partition",
-		Long: `Print what is in the files of a partition: the batches of a .log (with --records their records too), the entries of an
-.index, .timeindex and .txnindex, the producers of a .snapshot, the epochs of a leader-epoch-checkpoint.
+		Long: `Print what is in the files of a partition: the batches of a .log (with --records their records too, with
+--offsets-decoder those of __consumer_offsets decoded), the entries of an .index, .timeindex and .txnindex, the producers of a
+.snapshot, the epochs of a leader-epoch-checkpoint.
 
 Files are only read. A batch whose CRC does not match is printed with the flag BAD-CRC; where no whole batch follows, the
 rest of the file is passed over. Zeros at the end are space that the broker allocated ahead, not damage. Every problem is
 told with file and position, and then the exit code is 1. A broker that runs may be writing the end of the newest file.
 
-With --json every line is one object, its field "type" says what: batch, record, controlRecord, offsetIndexEntry,
-timeIndexEntry, abortedTransaction, producer, leaderEpoch, problem, end. Keys, values and headers that are no UTF-8 stand
-in base64, in keyBase64 and valueBase64. Timestamps are milliseconds since 1970.`,
+With --json every line is one object, its field "type" says what: batch, record, controlRecord, offsetCommit, groupMetadata,
+offsetIndexEntry, timeIndexEntry, abortedTransaction, producer, leaderEpoch, problem, end. Keys, values and headers that are
+no UTF-8 stand in base64, in keyBase64 and valueBase64. Timestamps are milliseconds since 1970.`,
 		Example: `  kaas log dump data/orders-0/00000000000000000000.log
   kaas log dump --records --json data/orders-0/*.log | jq -r 'select(.type == "record") | .value'
+  kaas log dump --offsets-decoder data/__consumer_offsets-*/*.log
   kaas log dump data/orders-0/*.index data/orders-0/*.snapshot`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, files []string) error {
-			d := &dump{output: newOutput(c.OutOrStdout(), asJSON), records: records}
+			d := &dump{output: newOutput(c.OutOrStdout(), asJSON), records: records, groups: groups}
 			return d.run(files)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	c.Flags().BoolVar(&records, "records", false, "print the records of batches: offset, timestamp, key, value, headers")
+	c.Flags().BoolVar(&groups, "offsets-decoder", false, "print the records of __consumer_offsets decoded: committed offsets, groups and their members")
 	return c
 }
 
