@@ -19,21 +19,24 @@ const (
 // ErrRecord is a record of __transaction_state that cannot be read.
 var ErrRecord = errors.New("txn: unreadable record")
 
-// put encodes a version and a message.
-func put(version int16, m api.Message) []byte {
-	var w wire.Writer
+// appendTo encodes a version and a message, and returns their bytes.
+func appendTo(w *wire.Writer, version int16, m api.Message) []byte {
+	from := len(w.B)
 	w.Int16(version)
-	m.Encode(&w, version)
+	m.Encode(w, version)
 	if w.Err != nil {
 		panic(fmt.Sprintf("BUG: %T v%d: %v", m, version, w.Err))
 	}
-	return w.B
+	return w.B[from:len(w.B):len(w.B)]
 }
 
 // tombstone removes a transactional id.
 func tombstone(id string) coordinator.Entry {
-	return coordinator.Entry{Key: put(keyVersion, &api.TransactionLogKey{TransactionalId: id})}
+	return coordinator.Entry{Key: appendTo(new(wire.Writer), keyVersion, &api.TransactionLogKey{TransactionalId: id})}
 }
+
+// fixedSize is what a record takes besides the transactional id and the partitions.
+const fixedSize = 4 + 41
 
 // record is a transactional id as it is to become. Empty is written without a list of partitions, every other state with one, empty if it has
 // none.
@@ -45,14 +48,26 @@ func (t *txn) record(now time.Time, partitions []Partition) coordinator.Entry {
 	if t.status != Empty {
 		v.TransactionPartitions = []api.TransactionLogValuePartitionsSchema{}
 	}
-	for i, p := range partitions {
+	for i, p := range partitions { // in order: those of a topic are together
 		if i == 0 || p.Topic != partitions[i-1].Topic {
 			v.TransactionPartitions = append(v.TransactionPartitions, api.TransactionLogValuePartitionsSchema{Topic: p.Topic})
 		}
 		last := &v.TransactionPartitions[len(v.TransactionPartitions)-1]
 		last.PartitionIds = append(last.PartitionIds, p.Index)
 	}
-	return coordinator.Entry{Key: put(keyVersion, &api.TransactionLogKey{TransactionalId: t.id}), Value: put(valueVersion, &v)}
+	w := wire.Writer{B: make([]byte, 0, fixedSize+len(t.id)+sizeOf(partitions))}
+	return coordinator.Entry{Key: appendTo(&w, keyVersion, &api.TransactionLogKey{TransactionalId: t.id}), Value: appendTo(&w, valueVersion, &v)}
+}
+
+// sizeOf is what partitions take in a record.
+func sizeOf(partitions []Partition) int {
+	n := 0
+	for i, p := range partitions {
+		if n += 4; i == 0 || p.Topic != partitions[i-1].Topic {
+			n += 6 + len(p.Topic)
+		}
+	}
+	return n
 }
 
 // read decodes a key or a value that begins with its version.

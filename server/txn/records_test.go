@@ -99,13 +99,16 @@ func TestApacheRecords(t *testing.T) {
 	want(t, "tx-2", g.s.Describe("tx-2").TransactionState, "Ongoing")
 }
 
+// encoded is a message after its version.
+func encoded(version int16, m api.Message) []byte { return appendTo(new(wire.Writer), version, m) }
+
 // TestReplayReadsVersion1 of the value, which later brokers write, and passes over keys of later versions.
 func TestReplayReadsVersion1(t *testing.T) {
 	s := newFake(t).s
 	v := api.TransactionLogValue{ProducerId: 5, ProducerEpoch: 2, TransactionTimeoutMs: 9, TransactionStatus: int8(Ongoing), TransactionStartTimestampMs: 8,
 		TransactionPartitions: []api.TransactionLogValuePartitionsSchema{{Topic: "u", PartitionIds: []int32{3, 1}}, {Topic: "t", PartitionIds: []int32{1}}},
 		UnknownTags:           []wire.Tag{{ID: 9, Data: []byte("x")}}}
-	e := coordinator.Entry{Key: put(0, &api.TransactionLogKey{TransactionalId: "x"}), Value: put(1, &v)}
+	e := coordinator.Entry{Key: encoded(0, &api.TransactionLogKey{TransactionalId: "x"}), Value: encoded(1, &v)}
 	if err := s.Replay(e, coordinator.Position{}); err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +121,8 @@ func TestReplayReadsVersion1(t *testing.T) {
 
 // TestReplayRefuses what cannot be read.
 func TestReplayRefuses(t *testing.T) {
-	key := put(0, &api.TransactionLogKey{TransactionalId: "x"})
-	value := func(st Status) []byte { return put(0, &api.TransactionLogValue{TransactionStatus: int8(st)}) }
+	key := encoded(0, &api.TransactionLogKey{TransactionalId: "x"})
+	value := func(st Status) []byte { return encoded(0, &api.TransactionLogValue{TransactionStatus: int8(st)}) }
 	for _, e := range []coordinator.Entry{
 		{Key: nil, Value: value(Empty)}, {Key: []byte{0}, Value: value(Empty)}, {Key: key[:4], Value: value(Empty)},
 		{Key: key, Value: []byte{}}, {Key: key, Value: value(Empty)[:20]}, {Key: key, Value: []byte{0, 2}},
@@ -139,7 +142,7 @@ func TestReplayRefuses(t *testing.T) {
 
 // FuzzReplay: no record makes the shard panic, when it is loaded and after.
 func FuzzReplay(f *testing.F) {
-	f.Add(put(0, &api.TransactionLogKey{TransactionalId: "x"}), put(0, &api.TransactionLogValue{TransactionStatus: 2}), []byte{})
+	f.Add(encoded(0, &api.TransactionLogKey{TransactionalId: "x"}), encoded(0, &api.TransactionLogValue{TransactionStatus: 2}), []byte{})
 	f.Fuzz(func(t *testing.T, key, first, second []byte) {
 		s := newFake(t).s
 		for _, v := range [][]byte{first, second, nil, first} {

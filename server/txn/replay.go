@@ -29,14 +29,14 @@ func (s *Shard) Replay(e coordinator.Entry, at coordinator.Position) error {
 		s.drop(k.TransactionalId)
 		return nil
 	}
-	var v api.TransactionLogValue
-	if err := read(e.Value, &v); err != nil {
+	v := &s.value
+	if err := read(e.Value, v); err != nil {
 		return err
 	}
 	if st := Status(v.TransactionStatus); st < Empty || st >= Dead {
 		return fmt.Errorf("%w: state %d", ErrRecord, st)
 	}
-	s.apply(k.TransactionalId, &v, at)
+	s.apply(k.TransactionalId, v, at)
 	return nil
 }
 
@@ -73,7 +73,9 @@ func (s *Shard) apply(id string, v *api.TransactionLogValue, at coordinator.Posi
 		t.open = o
 		s.began[t] = struct{}{}
 	}
-	o.partitions = partitionsOf(v)
+	if st == Ongoing || !s.loaded { // a decision that was made here has the partitions that are known
+		o.partitions = partitionsOf(v)
+	}
 	if st == Ongoing && s.loaded {
 		o.written++
 	}
@@ -102,7 +104,11 @@ func (s *Shard) drop(id string) {
 
 // partitionsOf are the partitions of a record, in order.
 func partitionsOf(v *api.TransactionLogValue) []Partition {
-	var all []Partition
+	n := 0
+	for i := range v.TransactionPartitions {
+		n += len(v.TransactionPartitions[i].PartitionIds)
+	}
+	all := make([]Partition, 0, n)
 	for i := range v.TransactionPartitions {
 		topic := unique.Make(v.TransactionPartitions[i].Topic).Value()
 		for _, index := range v.TransactionPartitions[i].PartitionIds {

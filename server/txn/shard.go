@@ -53,6 +53,7 @@ type Shard struct {
 	// rotated is the producer id before this one, from its change to the next record: a retry may still name it.
 	rotated map[string]int64
 
+	value      api.TransactionLogValue // memory of Replay
 	nextExpiry time.Time
 	loaded     bool
 	closed     bool

@@ -38,7 +38,7 @@ func (s *Shard) abortOverdue(now time.Time) coordinator.Outcome {
 	}
 	n, size := 0, 0
 	for n < len(all) && n < abortsPerBatch && size < abortBytesPerBatch {
-		size += all[n].sizeOfPartitions()
+		size += sizeOf(all[n].open.partitions)
 		n++
 	}
 	more := n < len(all)
@@ -54,17 +54,6 @@ func (s *Shard) abortOverdue(now time.Time) coordinator.Outcome {
 			s.log.Info("a transaction timed out and is aborted", slog.String("id", t.id), slog.Int64("producer", t.producerID))
 		}
 	})
-}
-
-// sizeOfPartitions bounds what the partitions of a transaction take in a record.
-func (t *txn) sizeOfPartitions() int {
-	n := 0
-	for i, p := range t.open.partitions {
-		if n += 4; i == 0 || p.Topic != t.open.partitions[i-1].Topic {
-			n += 6 + len(p.Topic)
-		}
-	}
-	return n
 }
 
 // unused says that nobody has used a transactional id for long, and that it has no open transaction.

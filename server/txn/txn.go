@@ -106,8 +106,11 @@ func has(sorted []Partition, p Partition) bool {
 	return found
 }
 
-// union is a new list of what is in a or b; both are in order.
+// union is a list of what is in a or b; both are in order and are not changed.
 func union(a, b []Partition) []Partition {
+	if len(a) == 0 {
+		return b
+	}
 	all := make([]Partition, 0, len(a)+len(b))
 	all = append(append(all, a...), b...)
 	slices.SortFunc(all, byTopic)
@@ -116,6 +119,9 @@ func union(a, b []Partition) []Partition {
 
 // without is a list of what is in a and not in b.
 func without(a, b []Partition) []Partition {
+	if slices.Equal(a, b) {
+		return nil
+	}
 	gone := slices.Clone(b)
 	slices.SortFunc(gone, byTopic)
 	rest := make([]Partition, 0, len(a))
