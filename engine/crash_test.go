@@ -172,6 +172,41 @@ func TestProducersOutliveTheirSegments(t *testing.T) {
 	}
 }
 
+// TestProducersOutliveACutRemoval: a kill while segments are removed that were not sealed leaves some of them, and of the snapshots only the one
+// that was made for the segment that stays.
+func TestProducersOutliveACutRemoval(t *testing.T) {
+	d := crashfs.New()
+	f := onDisk(t, d, PageCache)
+	l := f.log(true, small(1000))
+	f.e.work.max = 0 // nothing is sealed
+	for i := range int32(4) {
+		f.append(l, spec{pid: int64(5 + i), txn: true, size: 500})
+	}
+	var killed []*crashfs.Disk
+	d.OnOp(func(crashfs.Op) { killed = append(killed, d.Clone()) })
+	if _, err := l.DeleteRecords(3); err != nil {
+		t.Fatal(err)
+	}
+	f.e.reaper.wait()
+	d.OnOp(nil)
+	f.e.work.max = 1
+	if len(killed) < 8 {
+		t.Fatalf("%d operations", len(killed))
+	}
+	for i, disk := range killed {
+		f := onDisk(t, disk, PageCache)
+		l := f.reload(small(1000))
+		if lso := l.Offsets().LastStable; i > 1 && lso != 3 {
+			t.Errorf("operation %d: last stable offset %d", i, lso)
+		}
+		for pid := range int64(4) {
+			if e := f.append(l, spec{pid: 5 + pid, txn: true, size: 500}); !e.Duplicate || e.BaseOffset != pid {
+				t.Errorf("operation %d: a repeat of producer %d: offset %d, duplicate %v", i, 5+pid, e.BaseOffset, e.Duplicate)
+			}
+		}
+	}
+}
+
 // TestRecoveryLeavesSnapshots: as a roll does, so that producers outlive segments that were recovered, too.
 func TestRecoveryLeavesSnapshots(t *testing.T) {
 	d := crashfs.New()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"kaas/engine/producer"
@@ -288,10 +289,16 @@ func (ld *loader) openSegments(recovery int64) error {
 	l := ld.l
 	cfg := l.cfg.Load()
 	sealed := recovery // what ends before it is whole, and may have been compacted
+	told := ld.toldFrom()
 	for i, base := range ld.bases {
 		s := l.e.files.New(l.e.cfg.Format, ld.dir, base, l.e.cfg.Clock())
 		lastOne := i == len(ld.bases)-1
 		switch {
+		case !lastOne && ld.bases[i+1] <= told:
+			if err := ld.discard(s); err != nil {
+				return err
+			}
+			continue
 		case !lastOne && ld.bases[i+1] <= recovery:
 			err := s.Open(ld.bases[i+1])
 			if errors.Is(err, segment.ErrTxnIndex) {
@@ -339,6 +346,22 @@ func (ld *loader) openSegments(recovery int64) error {
 		}
 	}
 	return nil
+}
+
+// toldFrom is the first offset of the last segment that has a usable snapshot and does not begin behind the log start: what comes before it is
+// not needed, and must not be read if a removal was cut short: the snapshots of those that went are gone too. -1 if there is none.
+func (ld *loader) toldFrom() int64 {
+	for i := len(ld.snapshots) - 1; i >= 0; i-- {
+		at := ld.snapshots[i]
+		if _, base := slices.BinarySearch(ld.bases, at); !base || at > ld.start {
+			continue
+		}
+		b, err := vfs.ReadFile(ld.fs, ld.dir+"/"+segment.FileName(at, segment.SnapshotSuffix), 1<<30)
+		if s := (producer.State{}); err == nil && s.Load(b, ld.now) == nil {
+			return at
+		}
+	}
+	return -1
 }
 
 // discard takes a segment that is behind the log start out of the directory.

@@ -21,7 +21,7 @@ import (
 
 var (
 	modelSeeds = flag.Uint64("seeds", 0, "random runs of TestModel; 0: a few")
-	modelSeed  = flag.Uint64("seed", 0, "the one run of TestModel to make, as a failure names it; 0: all")
+	modelSeed  = flag.Uint64("seed", 0, "the first run of TestModel to make, and the only one unless -seeds says more; 0: from 1")
 )
 
 // TestModel makes random runs on a disk that knows what was synced and, at every operation of a run, cuts the power and
@@ -40,7 +40,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	if *modelSeed > 0 {
-		first, n = *modelSeed, 1
+		first, n = *modelSeed, max(1, *modelSeeds)
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // small disks are made and dropped all the time: a quarter of the processor time was the collector's
 	var cuts atomic.Int64
