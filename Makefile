@@ -3,7 +3,7 @@ GO     ?= go
 ARGS   ?=
 FUZZTIME ?= 20s
 
-.PHONY: run build test soak torture race interop interop-short fuzz bench generate lint cover
+.PHONY: run build test soak mutants torture race interop interop-short fuzz bench generate lint cover
 
 run: build ## build and run the broker: data in ./data, port 9092
 	./bin/kaas serve $(ARGS)
@@ -19,6 +19,10 @@ SEEDS ?= 2000
 soak:
 	$(GO) test ./engine -run 'TestModel$$' -count=1 -timeout 0 -seeds $(SEEDS) -v
 	$(GO) test ./engine/state -run TestPowerCut -count=1 -timeout 0 -seeds $(SEEDS)
+	$(GO) test ./server/causal/simulate -count=1 -timeout 0 -seeds $(SEEDS) -first $(FIRST) -v
+
+mutants:
+	$(GO) test ./server/causal/simulate -run TestMutants -count=1 -timeout 0 -mutants -v
 	$(GO) test ./server/txn -run TestHistories -count=1 -timeout 0 -seeds $(SEEDS)
 
 # A broker process maltreated under load: kill -9, stops, full and failing disks (server/torture). SEED repeats a plan.

@@ -56,13 +56,14 @@ func compareCommand() *cobra.Command {
 }
 
 func engineCommand() *cobra.Command {
-	var results string
+	var results, table string
 	var rounds int
 	cmd := &cobra.Command{
 		Use:   "engine",
-		Short: "Run the storage engine's own benchmarks, for the table that bench report makes",
-		Long: "Run the Go benchmarks of the storage engine that have a line in the table of bench report, and append the figures to the\n" +
-			"results. It needs the go command and the sources: the working directory is the root of the module.",
+		Short: "Run the benchmarks of the storage engine or of causal delivery, for the tables that bench report makes",
+		Long: "Run the Go benchmarks of the storage engine, or with --table parsley of causal delivery, that have a line in a table of bench\n" +
+			"report, and append the figures to the results. It needs the go command and the sources: the working directory is the root of\n" +
+			"the module.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if rounds < 1 {
@@ -70,11 +71,12 @@ func engineCommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return compare.RunEngine(ctx, results, rounds, cmd.ErrOrStderr())
+			return compare.RunTable(ctx, table, results, rounds, cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().StringVar(&results, "results", "bench/results/compare.jsonl", "`file` to append the results to, as JSON lines")
 	cmd.Flags().IntVar(&rounds, "rounds", 3, "rounds of each")
+	cmd.Flags().StringVar(&table, "table", compare.EngineScenario, "`name` of the table: "+strings.Join(compare.GoTables(), " or "))
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,12 +20,32 @@ import (
 // EngineScenario is the name of the records of the engine's own benchmarks in a results file.
 const EngineScenario = "engine"
 
+// goTable is a table made from Go benchmarks.
+type goTable struct {
+	scenario, title string
+	suites          []suite
+	rows            []engineRow
+}
+
+var goTables = []goTable{
+	{EngineScenario, "The engine by itself", engineSuites, engineRows},
+	{ParsleyScenario, "Causal delivery by itself", parsleySuites, parsleyRows},
+}
+
+// GoTables are the names of the tables that RunTable makes.
+func GoTables() (names []string) {
+	for i := range goTables {
+		names = append(names, goTables[i].scenario)
+	}
+	return names
+}
+
 // suite are Go benchmarks of one package.
 type suite struct {
 	pkg, pattern, time string // package below the module's root, -bench, -benchtime
 }
 
-// engineSuites are run by RunEngine: those that engineRows show, and no more.
+// engineSuites are run by RunTable: those that engineRows show, and no more.
 var engineSuites = []suite{
 	{"engine", `Append/size=(1|16|256)k/sync=`, "2s"},
 	{"engine", `Read/at=`, "1s"},
@@ -77,16 +98,21 @@ var engineRows = []engineRow{
 	{"catalog, the same after a kill", "server/catalog.BenchmarkOpen/killed", "ns/op", "ms", inMs, atMost(100, "", "ms")},
 }
 
-// RunEngine runs the engine's own benchmarks, each rounds times, with the go command in the module that is the working directory, and
+// RunTable runs the benchmarks of one of GoTables, each rounds times, with the go command in the module that is the working directory, and
 // appends a record to the results file.
-func RunEngine(ctx context.Context, results string, rounds int, progress io.Writer) error {
-	r := record.Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: record.Commit(), Machine: record.ThisMachine(), Scenario: EngineScenario, Subjects: map[string]record.Figures{}}
+func RunTable(ctx context.Context, name, results string, rounds int, progress io.Writer) error {
+	i := slices.Index(GoTables(), name)
+	if i < 0 {
+		return fmt.Errorf("no table %q: there are %s", name, strings.Join(GoTables(), ", "))
+	}
+	t := &goTables[i]
+	r := record.Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: record.Commit(), Machine: record.ThisMachine(), Scenario: t.scenario, Subjects: map[string]record.Figures{}}
 	var err error
 	if r.Calibration, err = record.Calibrate("."); err != nil {
 		return err
 	}
 	for round := range rounds { // interleaved: a slow minute meets all of them
-		for _, s := range engineSuites {
+		for _, s := range t.suites {
 			fmt.Fprintf(progress, "round %d of %d: %s %s\n", round+1, rounds, s.pkg, s.pattern)
 			cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", s.pattern, "-benchtime", s.time, "./"+s.pkg)
 			cmd.Stderr = os.Stderr
@@ -137,12 +163,12 @@ func parseBenchmarks(pkg string, out []byte, to map[string]record.Figures) error
 	return nil
 }
 
-// engineTable is the engine's table as Markdown, with where and when.
-func engineTable(r *record.Record) string {
+// markdown is the table of what r has.
+func (t *goTable) markdown(r *record.Record) string {
 	var b strings.Builder
-	b.WriteString("The engine by itself (Go benchmarks): medians, with the lowest and the highest round.\n\n")
+	b.WriteString(t.title + " (Go benchmarks): medians, with the lowest and the highest round.\n\n")
 	b.WriteString("| what | bar | measured | of |\n|---|---|---|---|\n")
-	for _, row := range engineRows {
+	for _, row := range t.rows {
 		var values []float64
 		for _, v := range r.Subjects[row.benchmark][row.unit] {
 			values = append(values, row.of(v))

@@ -2,8 +2,10 @@ package compare
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -64,19 +66,41 @@ func TestEngineTable(t *testing.T) {
 	}
 }
 
-// TestEngineRows: every line of the table is of a benchmark that is run.
-func TestEngineRows(t *testing.T) {
-	for _, row := range engineRows {
-		run := false
-		for _, s := range engineSuites {
-			first, _, _ := strings.Cut(strings.Trim(s.pattern, "()$"), "/")
-			first = strings.TrimSuffix(first, ")$")
-			for _, name := range strings.Split(first, "|") {
-				run = run || strings.HasPrefix(row.benchmark, s.pkg+".Benchmark"+name)
+// TestTableRows: every line of a table is of a benchmark that is run.
+func TestTableRows(t *testing.T) {
+	for _, table := range goTables {
+		for _, row := range table.rows {
+			run := false
+			for _, s := range table.suites {
+				pkg, name, _ := strings.Cut(row.benchmark, ".Benchmark")
+				run = run || pkg == s.pkg && matchesBenchmark(t, s.pattern, name)
+			}
+			if !run {
+				t.Errorf("%s is not run", row.benchmark)
 			}
 		}
-		if !run {
-			t.Errorf("%s is not run", row.benchmark)
+	}
+}
+
+// matchesBenchmark says whether -bench pattern runs the benchmark, part by part as go test does.
+func matchesBenchmark(t *testing.T, pattern, name string) bool {
+	t.Helper()
+	parts := strings.Split(name, "/")
+	for i, p := range strings.Split(pattern, "/") {
+		r, err := regexp.Compile(p)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if i < len(parts) && !r.MatchString(parts[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestUnknownTable: a name of no table is an error, before anything is run.
+func TestUnknownTable(t *testing.T) {
+	if err := RunTable(t.Context(), "engines", "", 1, io.Discard); err == nil || !strings.Contains(err.Error(), "engine, parsley") {
+		t.Errorf("%v", err)
 	}
 }

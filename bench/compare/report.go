@@ -72,9 +72,12 @@ func tables(records []record.Record) string {
 		}
 	}
 	from := Names()
-	if r := newest[EngineScenario]; r != nil {
-		b.WriteString("\n" + engineTable(r))
-		from = append(from, EngineScenario)
+	for i := range goTables {
+		t := &goTables[i]
+		if r := newest[t.scenario]; r != nil {
+			b.WriteString("\n" + t.markdown(r))
+			from = append(from, t.scenario)
+		}
 	}
 	b.WriteString("\nWhere and when:\n\n")
 	seen := map[string]bool{}
