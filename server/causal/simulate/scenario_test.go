@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	seeds = flag.Uint64("seeds", 10, "runs of each scenario; those of chance alone run five times as many")
+	seeds = flag.Uint64("seeds", 250/fewerSeeds, "runs of each scenario; those of chance alone run five times as many")
 	first = flag.Uint64("first", 0, "the first seed")
 	seed  = flag.Int64("seed", -1, "one seed alone")
 	shown = flag.Int("lines", 150, "steps of a failing run that are printed")

@@ -46,6 +46,9 @@ const maxSteps = 200_000
 func newWorld(d *dice) *world {
 	w := &world{broker: newBroker(), dice: d, count: map[string]int{}, looks: true}
 	w.acks, w.custody, w.eager = d.n(3), d.chance(70), d.chance(50)
+	if d.chance(10) {
+		w.disks, w.budget.cuts = true, 2
+	}
 	return w
 }
 
@@ -190,6 +193,12 @@ func (w *world) run() {
 				w.tracef("    delivers %s@%d", w.logs[a.h.out[i].Channel].name, a.h.out[i].Offset)
 			}
 			a.h.out = a.h.out[:0]
+		}
+	}
+	for _, h := range w.hosts { // what a scenario does by itself goes well
+		if s, ok := h.store.(*diskStorage); ok && s.cutting {
+			s.cutting = false
+			s.disk.CutAfter(-1)
 		}
 	}
 }
