@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"kaas/bench/floor"
+	"kaas/bench/report"
 )
 
 func run(args ...string) (stdout, stderr string, err error) {
@@ -42,24 +43,20 @@ func startFloor(t *testing.T) string {
 
 func TestProduceAndFetch(t *testing.T) {
 	address := startFloor(t)
-	out, _, err := run("produce", "--brokers", address, "--topic", "x", "--partitions", "2", "--connections", "3", "--requests", "90", "--json")
+	out, _, err := run("produce", "--brokers", address, "--topic", "x", "--partitions", "2", "--clients", "3", "--requests", "90", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r struct {
-		Kind                      string
-		Requests, Records, Bytes  int64
-		Seconds, Bytes_per_second float64
-		Latency_us                map[string]float64
-	}
-	if err := json.Unmarshal([]byte(out), &r); err != nil {
+	var page report.Report
+	if err := json.Unmarshal([]byte(out), &page); err != nil || len(page.Runs) != 1 {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if r.Kind != "produce" || r.Requests != 90 || r.Records != 90*15 || r.Latency_us["P50"] <= 0 || r.Seconds <= 0 || r.Bytes_per_second <= 0 {
+	r := page.Runs[0].Result
+	if r.Kind != "produce" || r.Requests != 90 || r.Records != 90*15 || r.Latency.P50 <= 0 || r.Seconds <= 0 || page.Runs[0].Rates.Bytes <= 0 {
 		t.Errorf("want 90 requests of 15 records, got %s", out)
 	}
-	out, _, err = run("fetch", "--brokers", address, "--topic", "x", "--connections", "2", "--max-bytes", "16384", "--alike", "--requests", "90")
-	if err != nil || !strings.HasPrefix(out, "fetch: 9") || !strings.Contains(out, "latency (closed loop, from sending): p50 ") {
+	out, _, err = run("consume", "--brokers", address, "--topic", "x", "--clients", "2", "--max-bytes", "16384", "--alike", "--requests", "90")
+	if err != nil || !strings.HasPrefix(out, "consume: 9") || !strings.Contains(out, "latency (closed loop, from sending): p50 ") {
 		t.Errorf("want 90 or 91 answers read, got %q, %v", out, err)
 	}
 	out, _, err = run("produce", "--brokers", address, "--topic", "x", "--partitions", "0", "--rate", "1000", "--requests", "20")
@@ -69,8 +66,8 @@ func TestProduceAndFetch(t *testing.T) {
 }
 
 func TestConnections(t *testing.T) {
-	out, _, err := run("connections", "--broker", startFloor(t), "--connections", "20", "--hold", "1ms")
-	if err != nil || !strings.HasPrefix(out, "20 connections open after ") {
+	out, _, err := run("connections", "--bootstrap", startFloor(t), "--clients", "20", "--hold", "1ms")
+	if err != nil || !strings.HasPrefix(out, "connections: 20 requests") {
 		t.Errorf("want 20 connections, got %q, %v", out, err)
 	}
 }
@@ -82,14 +79,14 @@ func TestWrongUse(t *testing.T) {
 		args []string
 	}{
 		{"Kafka error 3", []string{"produce", "--topic", "nonesuch", "--partitions", "0"}},
-		{"Kafka error 3", []string{"fetch", "--topic", "nonesuch"}},
+		{"Kafka error 3", []string{"consume", "--topic", "nonesuch"}},
 		{"acks", []string{"produce", "--acks", "2"}},
-		{"connections", []string{"produce", "--connections", "0"}},
-		{"connections", []string{"fetch", "--connections", "-1"}},
-		{"pipeline", []string{"produce", "--pipeline", "0"}},
-		{"max bytes", []string{"fetch", "--max-bytes", "0"}},
+		{"connections", []string{"produce", "--clients", "0"}},
+		{"connections", []string{"consume", "--clients", "-1"}},
+		{"pipeline", []string{"produce", "--in-flight", "0"}},
+		{"max bytes", []string{"consume", "--max-bytes", "0"}},
 		{"topic", []string{"produce", "--topic", strings.Repeat("x", 250)}},
-		{"out of range", []string{"produce", "--record-bytes", "-1"}},
+		{"out of range", []string{"produce", "--record-size", "-1"}},
 	} {
 		_, _, err := run(append(c.args, "--brokers", address)...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -109,7 +106,7 @@ func TestProgressLine(t *testing.T) {
 	p := progress(&b)
 	p(time.Second, 10, 5_000_000)
 	p(3*time.Second, 30, 25_000_000)
-	want := "\r   1 s  10 requests  5.0 MB  5.0 MB/s \r   3 s  30 requests  25.0 MB  10.0 MB/s "
+	want := "\r   1 s  10 requests  5.0 MB  10 requests/s  5.0 MB/s \x1b[K\r   3 s  30 requests  25.0 MB  10 requests/s  10.0 MB/s \x1b[K"
 	if b.String() != want {
 		t.Errorf("want %q, got %q", want, b.String())
 	}

@@ -22,6 +22,9 @@ import (
 	"kaas/bench/record"
 )
 
+// The marks of the generated part.
+var markBegin, markEnd = record.Marks(part)
+
 // TestMain makes the test program a stand-in for kaas: `serve` and `bench floor` are both the floor. It ignores all flags
 // but those for its address and directory, and for its stats file.
 func TestMain(m *testing.M) {
@@ -216,7 +219,7 @@ func TestReport(t *testing.T) {
 	if err := os.WriteFile(document, []byte(markEnd+markBegin), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Report(results, document); !errors.Is(err, errNoMarks) {
+	if _, err := Report(results, document); !errors.Is(err, record.ErrNoMarks) {
 		t.Errorf("want the missing marks told, got %v", err)
 	}
 }

@@ -1,22 +1,14 @@
 package compare
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"kaas/bench/record"
 )
 
-// The generated part of a document stands between these lines.
-const (
-	markBegin = "<!-- results: begin -->"
-	markEnd   = "<!-- results: end -->"
-)
-
-var errNoMarks = errors.New("no lines " + markBegin + " and " + markEnd)
+// part is the name of the generated part of a document.
+const part = "results"
 
 // Report writes the tables made from the newest record of each scenario in the results file into the document, between its
 // marks. It returns whether the document changed.
@@ -25,22 +17,7 @@ func Report(results, document string) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	old, err := os.ReadFile(document)
-	if err != nil {
-		return false, err
-	}
-	begin, end := bytes.Index(old, []byte(markBegin)), bytes.Index(old, []byte(markEnd))
-	if begin < 0 || end < begin {
-		return false, fmt.Errorf("%s: %w", document, errNoMarks)
-	}
-	var b bytes.Buffer
-	b.Write(old[:begin])
-	fmt.Fprintf(&b, "%s\n\n%s\n", markBegin, tables(records))
-	b.Write(old[end:])
-	if bytes.Equal(b.Bytes(), old) {
-		return false, nil
-	}
-	return true, os.WriteFile(document, b.Bytes(), 0o644)
+	return record.Splice(document, part, tables(records))
 }
 
 // tables are the bars and the figures, as Markdown.

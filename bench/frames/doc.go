@@ -4,7 +4,7 @@
 // each request has one fixed, non-flexible version here, with a layout in which the fields that vary (correlation id,
 // fetch offset) sit at a known place. It is no codec: whoever needs other versions or fields uses codec/api.
 //
-// Versions in use: Produce 7, Fetch 11, ListOffsets 1, Metadata 4, ApiVersions 0, CreateTopics 2. Every Apache Kafka from
+// Versions in use: Produce 7, Fetch 11, ListOffsets 1, Metadata 4, ApiVersions 0, CreateTopics 2, DeleteTopics 1. Every Apache Kafka from
 // 2.3 to 4.x serves them. All sizes are in bytes, and frames include their 4-byte length.
 package frames
 
@@ -16,6 +16,7 @@ const (
 	KeyMetadata     = 3
 	KeyAPIVersions  = 18
 	KeyCreateTopics = 19
+	KeyDeleteTopics = 20
 )
 
 // The version in which each request is sent.
@@ -26,6 +27,7 @@ const (
 	VersionMetadata     = 4
 	VersionAPIVersions  = 0
 	VersionCreateTopics = 2
+	VersionDeleteTopics = 1
 )
 
 // ClientID is sent with every request.

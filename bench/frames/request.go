@@ -107,3 +107,14 @@ func CreateTopics(partitions, timeoutMs int32, topics ...string) []byte {
 	b = append(b, 0) // not only validated
 	return end(b, 0)
 }
+
+// DeleteTopics asks for topics to be deleted.
+func DeleteTopics(timeoutMs int32, topics ...string) []byte {
+	b := begin(KeyDeleteTopics, VersionDeleteTopics)
+	b = be.AppendUint32(b, uint32(len(topics)))
+	for _, t := range topics {
+		b = appendString(b, t)
+	}
+	b = be.AppendUint32(b, uint32(timeoutMs))
+	return end(b, 0)
+}

@@ -218,3 +218,16 @@ func APIVersionsAnswer(body []byte) (keys int, err error) {
 	}
 	return keys, c.err("api versions")
 }
+
+// DeleteTopicsAnswer returns the first error code that is not 0, and its topic.
+func DeleteTopicsAnswer(body []byte) (topic string, code int16, err error) {
+	c := cursor{b: body}
+	c.int32() // throttle time
+	for range c.count(4) {
+		name, e := c.string(), c.int16()
+		if e != 0 && code == 0 {
+			topic, code = name, e
+		}
+	}
+	return topic, code, c.err("delete topics")
+}

@@ -32,7 +32,7 @@ func TestHotLoopsAllocateNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.begin(); err != nil {
+		if err := p.begin(func() {}); err != nil {
 			t.Fatal(err)
 		}
 		allocs(t, "produce", func() error { return p.turn(int64(time.Second)) })

@@ -128,6 +128,11 @@ func EnsureTopic(brokers []string, topic string, partitions int) ([]string, erro
 			return nil, err
 		}
 	}
+	return c.waitForTopic(topic, partitions)
+}
+
+// waitForTopic asks for a topic until all its partitions have leaders. With partitions 0 it must be known at the first look.
+func (c *Control) waitForTopic(topic string, partitions int) ([]string, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
 		t, err := c.Leaders(topic)
 		if err != nil {

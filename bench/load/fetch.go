@@ -83,7 +83,7 @@ type fetcher struct {
 	idle      int // connections that have stopped
 	start     int64
 	deadline  int64
-	latency   histogram
+	latency   *Recorder
 }
 
 // Fetch runs the load. It fails when there is nothing to read.
@@ -93,14 +93,16 @@ func Fetch(cfg FetchConfig) (Result, error) {
 		return Result{}, err
 	}
 	defer f.close()
-	cpu := cpuSeconds()
+	cpu := CPUSeconds()
 	if err := f.run(); err != nil {
 		return Result{}, err
 	}
-	return Result{
-		Kind: "fetch", Connections: len(f.conns), Seconds: float64(f.poll.now()-f.start) / 1e9, Requests: f.requests,
-		Records: f.records, Bytes: f.bytes, ClientCPU: cpuSeconds() - cpu, Latency: f.latency.percentiles(),
-	}, nil
+	r := Result{
+		Kind: "consume", Connections: len(f.conns), Seconds: float64(f.poll.now()-f.start) / 1e9, Requests: f.requests,
+		Records: f.records, Bytes: f.bytes, ClientCPU: CPUSeconds() - cpu,
+	}
+	f.latency.Finish(&r)
+	return r, nil
 }
 
 func newFetcher(cfg FetchConfig) (*fetcher, error) {
@@ -111,7 +113,7 @@ func newFetcher(cfg FetchConfig) (*fetcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fetcher{cfg: cfg, headBytes: frames.FetchAnswerBytes(len(cfg.Topic)), latency: newHistogram()}
+	f := &fetcher{cfg: cfg, headBytes: frames.FetchAnswerBytes(len(cfg.Topic)), latency: NewRecorder()}
 	first, err := f.beginnings(leaders)
 	if err != nil {
 		return nil, err
@@ -203,6 +205,10 @@ func (f *fetcher) run() error {
 		now := f.poll.now()
 		if now-tick > int64(time.Second) {
 			tick = now
+			f.latency.Sample(now-f.start, f.requests, f.bytes)
+			if f.cfg.Stop != nil && f.cfg.Stop.Load() {
+				f.deadline = now
+			}
 			if f.cfg.Progress != nil {
 				f.cfg.Progress(time.Duration(now-f.start), f.requests, f.bytes)
 			}
@@ -243,7 +249,7 @@ func (f *fetcher) turn(pause int64) error {
 // ask sends the next request of c, or lets c rest when a limit is reached.
 func (f *fetcher) ask(c *fetchConn, now int64) error {
 	l := &f.cfg.Limits
-	if l.Requests > 0 && f.requests >= l.Requests || l.Bytes > 0 && f.bytes >= l.Bytes || now >= f.deadline {
+	if l.Requests > 0 && f.requests >= l.Requests || l.Bytes > 0 && f.bytes >= l.Bytes || l.Records > 0 && f.records >= l.Records || now >= f.deadline {
 		f.idle++
 		return nil
 	}
@@ -396,7 +402,7 @@ func (f *fetcher) finish(c *fetchConn, now int64) error {
 	f.requests++
 	f.records += c.records
 	f.bytes += c.bytes
-	f.latency.record(now - c.begun)
+	f.latency.Record(now - c.begun)
 	c.next = c.batchEnd
 	if c.next >= c.high {
 		c.part = (c.part + 1) % len(c.parts)

@@ -3,6 +3,7 @@ package load
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,7 +14,10 @@ import (
 type Idle struct{ fds []int }
 
 // OpenIdle opens n of them. It raises the process's own limit of open files as far as it may.
-func OpenIdle(address string, n int) (*Idle, error) {
+func OpenIdle(address string, n int) (*Idle, error) { return OpenIdleTimed(address, n, NewRecorder()) }
+
+// OpenIdleTimed is OpenIdle, and records how long each took to connect and to be answered.
+func OpenIdleTimed(address string, n int, latency *Recorder) (*Idle, error) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur < uint64(n)+64 {
 		limit.Cur = min(limit.Max, uint64(n)+64)
@@ -24,6 +28,7 @@ func OpenIdle(address string, n int) (*Idle, error) {
 	idle := &Idle{fds: make([]int, 0, n)}
 	frame := frames.APIVersions()
 	for range n {
+		begun := time.Now()
 		fd, err := connect(address)
 		if err == nil {
 			idle.fds = append(idle.fds, fd)
@@ -33,6 +38,7 @@ func OpenIdle(address string, n int) (*Idle, error) {
 			idle.Close()
 			return nil, fmt.Errorf("connection %d: %w", len(idle.fds), err)
 		}
+		latency.Record(int64(time.Since(begun)))
 	}
 	return idle, nil
 }

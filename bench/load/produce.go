@@ -29,6 +29,8 @@ type ProduceConfig struct {
 	RecordBytes int // of the value
 	Acks        int
 	Rate        float64 // requests per second over all connections; 0: as fast as the answers come
+	RecordRate  float64 // records per second, instead of Rate
+	Compression string  // one of frames.Compressions; empty: none
 	Limits
 	Progress Progress
 }
@@ -41,7 +43,7 @@ func (c *ProduceConfig) check() error {
 		return fmt.Errorf("pipeline: %d is not within 1 and %d", c.Pipeline, pipelineMax)
 	case c.Acks < -1 || c.Acks > 1:
 		return fmt.Errorf("acks: %d is not -1, 0 or 1", c.Acks)
-	case c.Rate < 0:
+	case c.Rate < 0 || c.RecordRate < 0:
 		return errors.New("rate: negative")
 	case len(c.Topic) == 0 || len(c.Topic) > 249:
 		return errors.New("topic: no legal name")
@@ -50,8 +52,8 @@ func (c *ProduceConfig) check() error {
 }
 
 func (l Limits) check() error {
-	if l.Requests <= 0 && l.Bytes <= 0 && l.Duration <= 0 {
-		return errors.New("no limit: give a number of requests, of bytes, or a duration")
+	if l.Requests <= 0 && l.Bytes <= 0 && l.Records <= 0 && l.Duration <= 0 {
+		return errors.New("no limit: give a number of requests, of records, of bytes, or a duration")
 	}
 	return nil
 }
@@ -93,8 +95,8 @@ type producer struct {
 	start      int64
 	scheduled  int64 // open loop: frames released
 	interval   float64
-	latency    histogram
-	late       histogram
+	latency    *Recorder
+	late       Histogram
 }
 
 // Produce runs the load and returns when everything sent is answered (acks 0: sent).
@@ -104,11 +106,11 @@ func Produce(cfg ProduceConfig) (Result, error) {
 		return Result{}, err
 	}
 	defer p.close()
-	cpu := cpuSeconds()
+	cpu := CPUSeconds()
 	if err := p.run(); err != nil {
 		return Result{}, err
 	}
-	return p.result(cpuSeconds() - cpu), nil
+	return p.result(CPUSeconds() - cpu), nil
 }
 
 func newProducer(cfg ProduceConfig) (*producer, error) {
@@ -119,8 +121,8 @@ func newProducer(cfg ProduceConfig) (*producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &producer{cfg: cfg, latency: newHistogram(), late: newHistogram()}
-	if p.batch, p.records, err = frames.Batch(cfg.BatchBytes, cfg.RecordBytes, time.Now().UnixMilli()); err != nil {
+	p := &producer{cfg: cfg, latency: NewRecorder(), late: newHistogram()}
+	if p.batch, p.records, err = frames.CompressedBatch(cfg.BatchBytes, cfg.RecordBytes, time.Now().UnixMilli(), cfg.Compression); err != nil {
 		return nil, err
 	}
 	p.frameBytes = frames.ProduceHeadBytes(len(cfg.Topic)) + len(p.batch)
@@ -132,6 +134,12 @@ func newProducer(cfg ProduceConfig) (*producer, error) {
 	}
 	if cfg.Bytes > 0 {
 		p.limit = min(p.limit, max((cfg.Bytes+int64(len(p.batch))-1)/int64(len(p.batch)), 1))
+	}
+	if cfg.Records > 0 {
+		p.limit = min(p.limit, max((cfg.Records+int64(p.records)-1)/int64(p.records), 1))
+	}
+	if cfg.RecordRate > 0 {
+		cfg.Rate = cfg.RecordRate / float64(p.records)
 	}
 	if cfg.Rate > 0 {
 		p.interval = 1e9 / cfg.Rate
@@ -204,8 +212,9 @@ func (p *producer) result(cpu float64) Result {
 	r := Result{
 		Kind: "produce", Connections: len(p.conns), Seconds: float64(p.poll.now()-p.start) / 1e9, Requests: p.acked,
 		Records: p.acked * int64(p.records), Bytes: p.acked * int64(len(p.batch)), ClientCPU: cpu,
-		OpenLoop: p.interval > 0, Latency: p.latency.percentiles(), Late: p.late.percentiles(),
+		OpenLoop: p.interval > 0, Late: p.late.Percentiles(),
 	}
+	p.latency.Finish(&r)
 	for i := range p.conns {
 		r.ThrottledMs += p.conns[i].throttledMs
 	}
@@ -213,8 +222,9 @@ func (p *producer) result(cpu float64) Result {
 }
 
 // begin starts the clock and fills the windows.
-func (p *producer) begin() error {
+func (p *producer) begin(begun func()) error {
 	p.start = p.poll.now()
+	begun()
 	p.deadline = 1<<63 - 1
 	if p.cfg.Duration > 0 {
 		p.deadline = p.start + int64(p.cfg.Duration)
@@ -230,8 +240,11 @@ func (p *producer) begin() error {
 	return nil
 }
 
-func (p *producer) run() error {
-	if err := p.begin(); err != nil {
+func (p *producer) run() error { return p.runWith(func() {}) }
+
+// runWith is run with a function that is called when the clock has been started.
+func (p *producer) runWith(begun func()) error {
+	if err := p.begin(begun); err != nil {
 		return err
 	}
 	tick, lastAcked, lastMove := p.start, int64(0), p.start
@@ -245,6 +258,10 @@ func (p *producer) run() error {
 		}
 		if now-tick > int64(time.Second) {
 			tick = now
+			p.latency.Sample(now-p.start, p.acked, p.acked*int64(len(p.batch)))
+			if p.cfg.Stop != nil && p.cfg.Stop.Load() {
+				p.deadline = now
+			}
 			if p.cfg.Progress != nil {
 				p.cfg.Progress(time.Duration(now-p.start), p.acked, p.acked*int64(len(p.batch)))
 			}
@@ -301,7 +318,7 @@ func (p *producer) turn(pause int64) error {
 func (p *producer) release(now int64) error {
 	for p.scheduled < p.limit && now < p.deadline && p.dueAt(p.scheduled) <= now {
 		c := &p.conns[p.scheduled%int64(len(p.conns))]
-		p.late.record(now - p.dueAt(p.scheduled))
+		p.late.Record(now - p.dueAt(p.scheduled))
 		p.scheduled++
 		c.due++
 		if err := p.pump(c, now); err != nil {
@@ -428,7 +445,7 @@ func (p *producer) answered(c *produceConn, now int64) {
 	if p.interval > 0 {
 		from = p.dueOf(c, c.acked)
 	}
-	p.latency.record(now - from)
+	p.latency.Record(now - from)
 	c.acked++
 	p.acked++
 }

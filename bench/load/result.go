@@ -3,9 +3,9 @@ package load
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
 	"golang.org/x/sys/unix"
 )
 
@@ -13,7 +13,10 @@ import (
 type Limits struct {
 	Requests int64
 	Bytes    int64 // of record batches
+	Records  int64
 	Duration time.Duration
+	// Stop ends the run in good order once it is true; nil: nothing does.
+	Stop *atomic.Bool
 }
 
 // Progress is told about every second how far the run is.
@@ -27,6 +30,7 @@ type Percentiles struct {
 // Result of a run. Bytes count record batches only, not the frames around them.
 type Result struct {
 	Kind        string      `json:"kind"`
+	Client      string      `json:"client,omitempty"` // library that made the load; empty: this package
 	Connections int         `json:"connections"`
 	Seconds     float64     `json:"seconds"`
 	Requests    int64       `json:"requests"`
@@ -37,6 +41,28 @@ type Result struct {
 	OpenLoop    bool        `json:"open_loop"`
 	Latency     Percentiles `json:"latency_us"`
 	Late        Percentiles `json:"generator_late_us,omitzero"`
+	Broker      *BrokerUse  `json:"broker,omitempty"`
+	Samples     []Sample    `json:"samples,omitempty"`
+	// HDR is the whole histogram of Latency in nanoseconds, as HdrHistogram encodes it (V2, compressed, base64).
+	HDR string `json:"hdr,omitempty"`
+	// Intervals are the histograms of the samples in the same form.
+	Intervals []string `json:"-"`
+}
+
+// BrokerUse is what a broker on the same machine used during a run.
+type BrokerUse struct {
+	CPUSeconds  float64 `json:"cpu_seconds"`
+	RssAnonPeak float64 `json:"rss_anon_peak_bytes"`
+}
+
+// Sample is what happened within about a second.
+type Sample struct {
+	At       float64 `json:"at"`      // end, in seconds since the start
+	Seconds  float64 `json:"seconds"` // length
+	Requests int64   `json:"requests"`
+	Bytes    int64   `json:"bytes"`
+	P50      float64 `json:"p50_us"`
+	P99      float64 `json:"p99_us"`
 }
 
 // BytesPerSecond is the rate of record batch bytes.
@@ -59,6 +85,13 @@ func (r Result) String() string {
 	if r.OpenLoop {
 		fmt.Fprintf(&b, "of that the generator's own delay: %s\n", r.Late)
 	}
+	if u := r.Broker; u != nil {
+		fmt.Fprintf(&b, "broker: %.2f s CPU", u.CPUSeconds)
+		if r.Bytes > 0 {
+			fmt.Fprintf(&b, " (%.3f CPU-s/GB, %.1f µs per request)", u.CPUSeconds/(float64(r.Bytes)/1e9), u.CPUSeconds*1e6/float64(r.Requests))
+		}
+		fmt.Fprintf(&b, ", RssAnon up to %.1f MiB\n", u.RssAnonPeak/(1<<20))
+	}
 	if r.ThrottledMs > 0 {
 		fmt.Fprintf(&b, "throttled by the broker: %d ms\n", r.ThrottledMs)
 	}
@@ -69,30 +102,8 @@ func (p Percentiles) String() string {
 	return fmt.Sprintf("p50 %.0f, p90 %.0f, p99 %.0f, p99.9 %.0f, p99.99 %.0f, max %.0f µs", p.P50, p.P90, p.P99, p.P999, p.P9999, p.Max)
 }
 
-// histogram records nanoseconds up to a minute with three significant digits.
-type histogram struct{ h *hdrhistogram.Histogram }
-
-const longestNs = int64(time.Minute)
-
-func newHistogram() histogram { return histogram{hdrhistogram.New(1, longestNs, 3)} }
-
-func (h histogram) record(ns int64) {
-	// The value is within the bounds given to New, the only cause of an error.
-	_ = h.h.RecordValue(min(max(ns, 1), longestNs))
-}
-
-func (h histogram) percentiles() Percentiles {
-	if h.h.TotalCount() == 0 {
-		return Percentiles{}
-	}
-	at := func(q float64) float64 { return float64(h.h.ValueAtQuantile(q)) / 1e3 }
-	return Percentiles{
-		Mean: h.h.Mean() / 1e3, P50: at(50), P90: at(90), P99: at(99), P999: at(99.9), P9999: at(99.99), Max: float64(h.h.Max()) / 1e3,
-	}
-}
-
-// cpuSeconds is the processor time of this process so far.
-func cpuSeconds() float64 {
+// CPUSeconds is the processor time of this process so far.
+func CPUSeconds() float64 {
 	var t unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t) != nil {
 		return 0

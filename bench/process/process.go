@@ -137,11 +137,14 @@ func (p *Process) CPU() (float64, error) { return CPU(p.cmd.Process.Pid) }
 func (p *Process) RssAnon() (float64, error) { return RssAnon(p.cmd.Process.Pid) }
 
 // WatchMemory looks at RssAnon often until the function it returns is called, which returns the highest value seen, in bytes.
-func (p *Process) WatchMemory() (stop func() float64) {
+func (p *Process) WatchMemory() (stop func() float64) { return WatchMemory(p.cmd.Process.Pid) }
+
+// WatchMemory is the same for any process.
+func WatchMemory(pid int) (stop func() float64) {
 	var highest atomic.Int64
 	end, ended := make(chan struct{}), make(chan struct{})
 	look := func() {
-		if now, err := p.RssAnon(); err == nil { // an error is that the process has ended, which Stop will tell
+		if now, err := RssAnon(pid); err == nil { // an error is that the process has ended, which others will notice
 			highest.Store(max(highest.Load(), int64(now)))
 		}
 	}
@@ -188,3 +191,6 @@ func RssAnon(pid int) (float64, error) {
 	}
 	return 0, errors.New("no RssAnon in /proc: the kernel is older than 4.5")
 }
+
+// PID is the number of the process.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
