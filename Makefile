@@ -3,7 +3,7 @@ GO     ?= go
 ARGS   ?=
 FUZZTIME ?= 20s
 
-.PHONY: run build test soak mutants torture race interop interop-short fuzz bench generate lint cover
+.PHONY: run build test soak mutants torture race interop interop-short kgo-suite fuzz bench generate lint cover
 
 run: build ## build and run the broker: data in ./data, port 9092
 	./bin/kaas serve $(ARGS)
@@ -45,6 +45,10 @@ interop-short:
 	.ci/java
 	.ci/clients
 	$(GO) test -tags interop -count=1 -timeout 15m -v ./server/interop -short -kills 3
+
+# The tests that come with the franz-go client against this broker; KGO_RUN and KGO_SKIP choose them by name.
+kgo-suite: build
+	GO=$(GO) .ci/kgo-suite
 
 # Every fuzz target in turn, FUZZTIME each.
 fuzz:
