@@ -114,27 +114,40 @@ func (j *markerJob) one(m *marker, err error) {
 		w.retry(m)
 		return
 	}
-	w.mu.Lock()
-	delete(w.inWork, markerKey{j.work.ID, j.work.Decision, m.partition})
-	w.mu.Unlock()
-	if j.left.Add(-1) > 0 {
-		return
+	if j.left.Add(-1) == 0 {
+		j.tell()
 	}
+}
+
+// tell tells the coordinator. Until it has heard, all partitions of the job stay in work: one that was handed out anew in between, to a
+// shard that was loaded again, could be marked after this report has made the transaction complete, and so end the next one.
+func (j *markerJob) tell() {
+	w := j.w
 	w.s.txns.Submit(j.work.ID, func(s *txn.Shard, now time.Time) coordinator.Outcome {
+		w.mu.Lock()
+		for _, p := range j.mine {
+			delete(w.inWork, markerKey{j.work.ID, j.work.Decision, p})
+		}
+		w.mu.Unlock()
 		return s.MarkersWritten(j.work.ID, j.work.Decision, j.mine, now)
-	}, func(error) {}) // the shard is loaded anew, and hands out again what it does not know
+	}, func(error) { w.later(j.tell) }) // the shard is loaded anew
 }
 
 // retry writes a marker later.
 func (w *markerWriter) retry(m *marker) {
 	w.again.Add(1)
 	m.log, m.loaded = nil, false
+	w.later(func() { w.submit([]*marker{m}) })
+}
+
+// later runs f after a while, unless nothing is tried again.
+func (w *markerWriter) later(f func()) {
 	time.AfterFunc(markerAgainAfter, func() {
 		w.mu.Lock()
 		closed := w.closed
 		w.mu.Unlock()
 		if !closed {
-			w.submit([]*marker{m})
+			f()
 		}
 	})
 }

@@ -26,6 +26,7 @@ type world struct {
 	all   []*producer
 	tries []*attempt
 	jobs  []*job
+	work  map[inWork]bool
 	told  []MarkerWork // reports of markers, to be made again
 	life  int          // of the process; what was begun in an earlier one is lost
 	seen  map[coordinator.Producer]int
@@ -60,9 +61,17 @@ type attempt struct {
 
 // job is the markers of one decision, as who writes them keeps it.
 type job struct {
-	w     MarkerWork
-	todo  []Partition // not written
-	waits []Partition // written, not durable
+	w    MarkerWork
+	mine []Partition
+	todo []Partition // not written
+	left int         // not durable
+}
+
+// inWork names a marker that is being written and told of.
+type inWork struct {
+	id       string
+	decision int64
+	p        Partition
 }
 
 // producer is one client.
@@ -83,7 +92,7 @@ const (
 )
 
 func newWorld(t testing.TB, seed int64) *world {
-	w := &world{t: t, rng: rand.New(rand.NewSource(seed)), f: newFake(t), seen: map[coordinator.Producer]int{}, did: map[string]int{}}
+	w := &world{t: t, rng: rand.New(rand.NewSource(seed)), f: newFake(t), seen: map[coordinator.Producer]int{}, work: map[inWork]bool{}, did: map[string]int{}}
 	w.f.hold = true
 	w.f.take = w.takeWork
 	for range worldParts {
@@ -103,40 +112,43 @@ func (w *world) failf(format string, args ...any) {
 // takeWork is where the coordinator hands markers out. Partitions of the same decision that are in work already are not taken twice.
 func (w *world) takeWork(m MarkerWork) {
 	w.did["handed out"]++
-	for _, j := range w.jobs {
-		if j.w.ID == m.ID && j.w.Decision == m.Decision {
-			w.did["handed out again"]++
-			for _, p := range m.Partitions {
-				if !slices.Contains(j.todo, p) && !slices.Contains(j.waits, p) {
-					j.todo = append(j.todo, p)
-				}
-			}
-			return
+	j := &job{w: m}
+	for _, p := range m.Partitions {
+		k := inWork{m.ID, m.Decision, p}
+		if w.work[k] {
+			w.did["in work already"]++
+			continue
 		}
+		w.work[k] = true
+		j.mine = append(j.mine, p)
 	}
-	w.jobs = append(w.jobs, &job{w: m, todo: slices.Clone(m.Partitions)})
+	if j.left = len(j.mine); j.left > 0 {
+		j.todo = slices.Clone(j.mine)
+		w.jobs = append(w.jobs, j)
+	}
 }
 
-// mark writes one marker of a job.
+// mark writes one marker of a job. When all are durable the coordinator is told; until then, and not only until they are durable, they are in
+// work: one that is handed out again in between would be written when the report of this one has made the transaction complete.
 func (w *world) mark(j *job) {
-	if len(j.todo) == 0 {
-		return
-	}
 	i := w.rng.Intn(len(j.todo))
 	at := j.todo[i]
-	j.todo = slices.Delete(j.todo, i, i+1)
+	if j.todo = slices.Delete(j.todo, i, i+1); len(j.todo) == 0 {
+		w.jobs = slices.DeleteFunc(w.jobs, func(x *job) bool { return x == j })
+	}
 	pt := w.parts[at.Index]
 	if pt.epochOf(j.w.Producer.ID) > j.w.Producer.Epoch {
 		w.failf("marker of epoch %d after one of epoch %d", j.w.Producer.Epoch, pt.epochOf(j.w.Producer.ID))
 	}
-	j.waits = append(j.waits, at)
 	w.append(pt, rec{marker: true, commit: j.w.Commit, p: j.w.Producer}, func() {
-		j.waits = slices.DeleteFunc(j.waits, func(p Partition) bool { return p == at })
-		w.f.run(w.f.s.MarkersWritten(j.w.ID, j.w.Decision, []Partition{at}, w.f.now))
-		w.told = append(w.told, MarkerWork{ID: j.w.ID, Decision: j.w.Decision, Partitions: []Partition{at}})
-		if len(j.todo)+len(j.waits) == 0 {
-			w.jobs = slices.DeleteFunc(w.jobs, func(x *job) bool { return x == j })
+		if j.left--; j.left > 0 {
+			return
 		}
+		for _, p := range j.mine {
+			delete(w.work, inWork{j.w.ID, j.w.Decision, p})
+		}
+		w.f.run(w.f.s.MarkersWritten(j.w.ID, j.w.Decision, j.mine, w.f.now))
+		w.told = append(w.told, MarkerWork{ID: j.w.ID, Decision: j.w.Decision, Partitions: j.mine})
 	})
 }
 
@@ -180,7 +192,7 @@ func (w *world) crash() {
 		pt.recs = pt.recs[:pt.stable+keep(len(pt.recs)-pt.stable)]
 		pt.stable, pt.due = len(pt.recs), nil
 	}
-	w.jobs = nil
+	w.jobs, w.work = nil, map[inWork]bool{}
 	w.f.crash(keep(len(w.f.log) - w.f.stable))
 	for _, c := range w.all {
 		if c.busy {
@@ -389,9 +401,12 @@ func (w *world) disturb() {
 		w.mark(w.jobs[w.rng.Intn(len(w.jobs))])
 	case n < 850:
 		w.f.ring(w.f.now)
-	case n < 900 && len(w.told) > 0: // of this decision or an earlier one: told is what is durable
+	case n < 900 && len(w.told) > 0: // of an earlier decision: late
 		r := w.told[max(0, len(w.told)-1-w.rng.Intn(20))]
-		w.f.run(w.f.s.MarkersWritten(r.ID, r.Decision, r.Partitions, w.f.now))
+		if t := w.f.s.txns[r.ID]; t != nil && t.open != nil && t.open.decided != r.Decision {
+			w.did["late report"]++
+			w.f.run(w.f.s.MarkersWritten(r.ID, r.Decision, r.Partitions, w.f.now))
+		}
 	}
 }
 
@@ -408,7 +423,7 @@ func (w *world) tick() {
 func (w *world) settle() {
 	w.calm, w.f.fail = true, nil
 	for round := 0; ; round++ {
-		for len(w.jobs) > 0 && len(w.jobs[0].todo) > 0 {
+		for len(w.jobs) > 0 {
 			w.mark(w.jobs[0])
 		}
 		w.f.sync(len(w.f.log))
@@ -531,7 +546,7 @@ func TestHistories(t *testing.T) {
 		})
 	}
 	t.Log(total)
-	for _, what := range []string{"crash", "reload", "commit: true", "commit: false", "fenced at the end", "expired", "handed out again", "init: CONCURRENT_TRANSACTIONS"} {
+	for _, what := range []string{"crash", "reload", "commit: true", "commit: false", "fenced at the end", "expired", "in work already", "late report", "init: CONCURRENT_TRANSACTIONS"} {
 		if total[what] == 0 && *seeds >= 40 && !t.Failed() {
 			t.Errorf("never happened: %s", what)
 		}

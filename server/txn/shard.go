@@ -25,10 +25,12 @@ type Config struct {
 
 // MarkerWork are the markers of one decided transaction: one goes to each of the partitions, and Shard.MarkersWritten is told of those
 // that have it durably, by an operation under the transactional id, in as many parts as it likes; of those that are no more, too. If
-// the runtime refuses that operation it may be forgotten: the shard is loaded anew then, and hands out again what it knows nothing of.
+// the runtime refuses that operation it is given again later.
 //
-// So the same work (ID and Decision) may come twice. Partitions of it that are still in work must not get a second marker: it could fall into
-// the next transaction, which has the same epoch. Those that were told of before get one more: what was told was forgotten.
+// After a shard was loaded anew the same work (ID and Decision) comes again. A partition of it that is in work, from when it was handed out
+// until the operation that tells of it runs, must be left out then: its second marker could fall into the next transaction, which has the
+// same epoch. One that was told of before gets another marker: what was told was forgotten, and until it is told again the transaction
+// does not end.
 type MarkerWork struct {
 	ID               string // transactional id
 	Decision         int64  // what tells this transaction of the id from all others
