@@ -1,11 +1,15 @@
 package server
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"kaas/codec/batch"
+	"kaas/codec/wire"
+	"kaas/server/catalog"
 	"kaas/server/config"
 	"kaas/server/coordinator"
 	"kaas/server/group"
@@ -16,7 +20,10 @@ import (
 // until theirs is there.
 func (b *Broker) openGroups() error {
 	c := b.cfg
-	gc := groupConfig(c, b.topics)
+	gc, err := groupConfig(c, b.topics)
+	if err != nil {
+		return err
+	}
 	log := b.levels.Logger("kaas.groups")
 	b.groups = coordinator.New(coordinator.Config[*group.Shard]{
 		Topic: func() *topics.Topic { return b.topics.ByName(topics.OffsetsTopic) },
@@ -47,8 +54,8 @@ func (b *Broker) forgetOffsets(topic string) {
 }
 
 // groupConfig is what the group coordinator wants to know of the settings and the catalog.
-func groupConfig(c *config.Broker, t *topics.Registry) *group.Config {
-	return &group.Config{
+func groupConfig(c *config.Broker, t *topics.Registry) (*group.Config, error) {
+	gc := &group.Config{
 		MinSessionTimeout:     config.Millis(c.Int("group.min.session.timeout.ms")),
 		MaxSessionTimeout:     config.Millis(c.Int("group.max.session.timeout.ms")),
 		MaxSize:               int(c.Int("group.max.size")),
@@ -63,4 +70,38 @@ func groupConfig(c *config.Broker, t *topics.Registry) *group.Config {
 			return len(topic.Partitions())
 		},
 	}
+	if consumerGroups(c) {
+		assignors, err := group.AssignorsOf(c.List("group.consumer.assignors"))
+		if err != nil {
+			return nil, fmt.Errorf("group.consumer.assignors: %w", err)
+		}
+		gc.Consumer = &group.ConsumerConfig{
+			SessionTimeout:    config.Millis(c.Int("group.consumer.session.timeout.ms")),
+			HeartbeatInterval: config.Millis(c.Int("group.consumer.heartbeat.interval.ms")),
+			MaxSize:           int(c.Int("group.consumer.max.size")),
+			Assignors:         assignors,
+			Topics:            func() group.Topics { return present{t.Catalog().Snapshot()} },
+		}
+	}
+	return gc, nil
 }
+
+// consumerGroups says whether the consumer protocol (KIP-848) is on.
+func consumerGroups(c *config.Broker) bool {
+	return c.Bool("group.coordinator.new.enable") && slices.Contains(c.List("group.coordinator.rebalance.protocols"), "consumer")
+}
+
+// present is what topics there are. It implements group.Topics.
+type present struct{ s *catalog.Snapshot }
+
+// Topic implements group.Topics.
+func (p present) Topic(name string) (id wire.UUID, partitions int32, ok bool) {
+	t := p.s.Topic(name)
+	if t == nil {
+		return id, 0, false
+	}
+	return t.ID, t.Partitions, true
+}
+
+// Same implements group.Topics. Another snapshot may be of a change of settings alone.
+func (p present) Same(other group.Topics) bool { return p == other }

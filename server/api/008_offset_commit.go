@@ -9,17 +9,27 @@ import (
 	"kaas/server/group"
 )
 
-// OffsetCommit, key 8, v0-v8. v1 generation and member, and a time of the commit that v2 gave up for a retention (until v4); v3 throttle
-// time; v6 leader epoch; v7 group instance id; v8 flexible.
+// OffsetCommit, key 8, v0-v9. v1 generation and member, and a time of the commit that v2 gave up for a retention (until v4); v3 throttle
+// time; v6 leader epoch; v7 group instance id; v8 flexible; v9 may be told of a stale member epoch (113), which
+// older versions know as 35.
 //
 // v0 committed to ZooKeeper and is answered 35, as by an Apache without one. A topic without partitions is not answered; of a partition that is
 // named twice the last counts.
 //
 // Deviation: offsets.commit.timeout.ms is not looked at: there is no other broker to wait for, and the disk has no time-out.
 var offsetCommit = shardCall(func(q *api.OffsetCommitRequest) string { return q.GroupId }, blind,
-	func(_ *call, s *group.Shard, q *api.OffsetCommitRequest, now time.Time, reply func(*api.OffsetCommitResponse)) coordinator.Outcome {
+	func(c *call, s *group.Shard, q *api.OffsetCommitRequest, now time.Time, reply func(*api.OffsetCommitResponse)) coordinator.Outcome {
 		q.Topics = mergeCommits(q.Topics)
-		return s.Commit(q, now, reply)
+		return s.Commit(q, now, func(p *api.OffsetCommitResponse) {
+			if c.version() < 9 {
+				eachCommitted(p, func(code *api.ErrorCode) {
+					if *code == api.ErrStaleMemberEpoch {
+						*code = api.ErrUnsupportedVersion
+					}
+				})
+			}
+			reply(p)
+		})
 	}, refusedCommit)
 
 // serveOffsetCommit sorts out the old version.
@@ -90,16 +100,18 @@ func refusedCommit(c *call, q *api.OffsetCommitRequest, code api.ErrorCode) *api
 // commitToZooKeeper answers v0: partitions that do not exist with 3, and when there is any other, all with 35.
 func commitToZooKeeper(c *call, q *api.OffsetCommitRequest, p *api.OffsetCommitResponse) {
 	*p = *refusedCommit(c, q, api.ErrUnsupportedVersion)
-	each := func(f func(code *api.ErrorCode)) {
-		for i := range p.Topics {
-			for j := range p.Topics[i].Partitions {
-				f(&p.Topics[i].Partitions[j].ErrorCode)
-			}
-		}
-	}
 	any := false
-	each(func(code *api.ErrorCode) { any = any || *code == api.ErrUnsupportedVersion })
+	eachCommitted(p, func(code *api.ErrorCode) { any = any || *code == api.ErrUnsupportedVersion })
 	if any {
-		each(func(code *api.ErrorCode) { *code = api.ErrUnsupportedVersion })
+		eachCommitted(p, func(code *api.ErrorCode) { *code = api.ErrUnsupportedVersion })
+	}
+}
+
+// eachCommitted calls f with the code of every partition.
+func eachCommitted(p *api.OffsetCommitResponse, f func(code *api.ErrorCode)) {
+	for i := range p.Topics {
+		for j := range p.Topics[i].Partitions {
+			f(&p.Topics[i].Partitions[j].ErrorCode)
+		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 // v0 read from ZooKeeper and is answered 35, as by an Apache without one.
 //
 // Deviation: v8 and later without any group are answered. Apache leaves them without an answer.
-// Deviation: the member id and epoch of v9 are not looked at: groups of the new protocol are not served yet.
 
 // serveOffsetFetch asks the shard of each group.
 func serveOffsetFetch(c *call) {

@@ -10,6 +10,7 @@ type handler struct {
 	min, max int16
 	serve    func(*call) // nil for Produce and Fetch, which the dispatcher calls on paths of their own
 	fact     *api.Fact
+	unstable bool // offered only with unstable.api.versions.enable
 }
 
 // maxKey bounds the look-up table; it is above every key of the registry.
@@ -21,7 +22,7 @@ var served = [...]handler{
 	{key: api.KeyFetch, min: 4, max: 16},
 	{key: api.KeyListOffsets, min: 0, max: 8, serve: offLoop(listOffsets)},
 	{key: api.KeyMetadata, min: 0, max: 12, serve: serveMetadata},
-	{key: api.KeyOffsetCommit, min: 0, max: 8, serve: serveOffsetCommit},
+	{key: api.KeyOffsetCommit, min: 0, max: 9, serve: serveOffsetCommit},
 	{key: api.KeyOffsetFetch, min: 0, max: 9, serve: serveOffsetFetch},
 	{key: api.KeyFindCoordinator, min: 0, max: 4, serve: offLoop(findCoordinator)},
 	{key: api.KeyJoinGroup, min: 0, max: 9, serve: joinGroup},
@@ -64,7 +65,8 @@ var served = [...]handler{
 	{key: api.KeyUnregisterBroker, min: 0, max: 0, serve: onLoop(unregisterBroker)},
 	{key: api.KeyDescribeTransactions, min: 0, max: 0, serve: serveDescribeTransactions},
 	{key: api.KeyListTransactions, min: 0, max: 0, serve: serveListTransactions},
-	{key: api.KeyConsumerGroupHeartbeat, min: 0, max: 0, serve: onLoop(consumerGroupHeartbeat)},
+	{key: api.KeyConsumerGroupHeartbeat, min: 0, max: 0, serve: serveConsumerGroupHeartbeat},
+	{key: api.KeyConsumerGroupDescribe, min: 0, max: 0, serve: serveConsumerGroupDescribe, unstable: true},
 	{key: api.KeyListClientMetricsResources, min: 0, max: 0, serve: onLoop(listClientMetricsResources)},
 }
 

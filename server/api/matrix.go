@@ -36,6 +36,9 @@ broker advertises in ApiVersions. Every version of every API is encoded and deco
 		got, flexible, broker := "–", "never", "yes"
 		if h := t[f.Key]; h != nil {
 			got = versions(h.min, h.max)
+			if h.unstable {
+				got += " (unstable)"
+			}
 		}
 		if f.FlexibleFrom != api.Never {
 			flexible = fmt.Sprint(f.FlexibleFrom)

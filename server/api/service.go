@@ -47,6 +47,10 @@ type Config struct {
 	Quotas *quota.Manager
 	// Now is the wall clock in ms; nil for the real one.
 	Now func() int64
+
+	// ConsumerGroups: the consumer protocol (KIP-848) is on. Unstable: APIs still in development are offered
+	// (unstable.api.versions.enable).
+	ConsumerGroups, Unstable bool
 }
 
 // Service serves the APIs. It implements netio.Handler.
@@ -77,6 +81,8 @@ type Service struct {
 	verifyTxns    atomic.Bool // transaction.partition.verification.enable
 	panics        atomic.Int64
 	parkedFetches atomic.Int64
+
+	consumerGroups bool // KIP-848
 }
 
 // Authorized operations without an authorizer: everything that exists for the kind of resource, as bits of Apache's operation codes.
@@ -104,6 +110,8 @@ func New(c Config) *Service {
 	if s.quotas = c.Quotas; s.quotas == nil {
 		s.quotas = quota.NewManager(quota.Config{Windows: quota.Windows{Samples: 11, SizeMs: 1000}, MutationWindows: quota.Windows{Samples: 11, SizeMs: 1000}})
 	}
+	s.consumerGroups = c.ConsumerGroups
+	s.offer(c.Unstable)
 	s.counted.init()
 	s.advertised = advertise(&s.handlers)
 	s.producerIDs.reserve = c.Topics.Catalog().NextProducerIDs
@@ -111,6 +119,15 @@ func New(c Config) *Service {
 	s.verifyTxns.Store(true)
 	c.Topics.OnQuotas(s.setQuotas)
 	return s
+}
+
+// offer takes what is unstable out of the table unless it is to be offered.
+func (s *Service) offer(unstable bool) {
+	for i, h := range s.handlers {
+		if h != nil && h.unstable && !unstable {
+			s.handlers[i] = nil
+		}
+	}
 }
 
 // SetEndpoints says what clients of each listener are told, by the id the listener has in netio.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,6 +187,19 @@ func (b *Broker) conflicts() []*Error {
 	}
 	if n := b.Int("offsets.topic.compression.codec"); n < 0 || n > 4 {
 		fail("offsets.topic.compression.codec", "it must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)")
+	}
+	for _, of := range []string{"session.timeout.ms", "heartbeat.interval.ms"} {
+		key := "group.consumer." + of
+		least, most := b.Int("group.consumer.min."+of), b.Int("group.consumer.max."+of)
+		switch n := b.Int(key); {
+		case least > most:
+			fail("group.consumer.max."+of, fmt.Sprintf("it must not be below group.consumer.min.%s (%d)", of, least))
+		case n < least || n > most:
+			fail(key, fmt.Sprintf("it must lie between group.consumer.min.%s (%d) and group.consumer.max.%s (%d)", of, least, of, most))
+		}
+	}
+	if !slices.Contains(b.List("group.coordinator.rebalance.protocols"), "classic") {
+		fail("group.coordinator.rebalance.protocols", "the classic protocol cannot be turned off")
 	}
 	if hosts, err := parsePerHost(b.Text("max.connections.per.ip.overrides")); err != nil {
 		fail("max.connections.per.ip.overrides", err.Error())
