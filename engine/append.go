@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"kaas/engine/producer"
@@ -43,6 +44,19 @@ type run struct {
 	bytes int64
 	start int64   // offset of its first batch
 	all   []Entry // of the call
+
+	options segment.Options // of the segments that it goes to
+}
+
+// runs are used again by other logs: very many keep none.
+var runs = sync.Pool{New: func() any { return new(run) }}
+
+// endRun gives the run back at the end of an append.
+func (l *Log) endRun() {
+	r := l.st.run
+	r.reset(0)
+	r.all, l.st.run = nil, nil
+	runs.Put(r)
 }
 
 // runItem remembers what an entry changed before its bytes were written, so that it can be undone.
@@ -111,10 +125,11 @@ func (l *Log) appendLocked(entries []Entry) error {
 	st := l.st
 	now := l.e.cfg.Clock()
 	st.synced = l.synced(cfg)
-	st.options = segment.Options{IndexInterval: cfg.IndexIntervalBytes, MaxIndex: cfg.SegmentIndexBytes, MaxBytes: l.segmentBytes(cfg), NowMs: now.UnixMilli()}
+	st.run = runs.Get().(*run)
+	defer l.endRun()
+	st.run.options = segment.Options{IndexInterval: cfg.IndexIntervalBytes, MaxIndex: cfg.SegmentIndexBytes, MaxBytes: l.segmentBytes(cfg), NowMs: now.UnixMilli()}
 	st.run.reset(st.end)
 	st.run.all = entries
-	defer func() { st.run.all = nil }()
 	if err := l.prepare(); err != nil {
 		return err
 	}
@@ -215,7 +230,7 @@ func (l *Log) makeRoom(en *Entry, size int64, cfg *LogConfig, now time.Time) err
 	if active == nil {
 		return l.roll(now)
 	}
-	if !active.ShouldRoll(st.run.bytes, size, last, en.Info.MaxTimestamp, &st.options, l.segmentMs(cfg), now) {
+	if !active.ShouldRoll(st.run.bytes, size, last, en.Info.MaxTimestamp, &st.run.options, l.segmentMs(cfg), now) {
 		return nil
 	}
 	if len(st.run.items) > 0 {
@@ -223,7 +238,7 @@ func (l *Log) makeRoom(en *Entry, size int64, cfg *LogConfig, now time.Time) err
 			return err // the entry was judged after those that failed: it fails with them
 		}
 		last = st.end + int64(en.Info.LastOffsetDelta)
-		if !active.ShouldRoll(0, size, last, en.Info.MaxTimestamp, &st.options, l.segmentMs(cfg), now) {
+		if !active.ShouldRoll(0, size, last, en.Info.MaxTimestamp, &st.run.options, l.segmentMs(cfg), now) {
 			return nil
 		}
 	}
@@ -245,7 +260,7 @@ func (l *Log) take(en *Entry, now int64) {
 	b.BaseOffset, b.LeaderEpoch, b.Size = st.end, l.spec.LeaderEpoch, len(en.Data)
 	l.e.cfg.Format.Stamp(en.Data, b.BaseOffset, b.LeaderEpoch)
 	en.BaseOffset, en.LastOffset = b.BaseOffset, b.LastOffset()
-	r := &st.run
+	r := st.run
 	r.bufs = append(r.bufs, en.Data)
 	r.bytes += int64(len(en.Data))
 	r.items = append(r.items, runItem{entry: en})
@@ -273,7 +288,7 @@ func (r *run) reset(start int64) {
 // flushRun writes the run and publishes it, or undoes it.
 func (l *Log) flushRun() error {
 	st := l.st
-	r := &st.run
+	r := st.run
 	if len(r.items) == 0 {
 		return nil
 	}
@@ -290,7 +305,7 @@ func (l *Log) flushRun() error {
 	for i := range r.items {
 		it := &r.items[i]
 		l.noteTxn(it)
-		active.Note(&it.entry.Info, &st.options)
+		active.Note(&it.entry.Info, &st.run.options)
 	}
 	l.zeroAhead(active)
 	end := place{st.end, active.Base(), active.Size()}
@@ -310,11 +325,11 @@ func (l *Log) flushRun() error {
 func (l *Log) write(s *segment.Segment, r *run) error {
 	told := l.e.cfg.OnWrite
 	if told == nil {
-		return s.Write(r.bufs, r.bytes, &l.st.options)
+		return s.Write(r.bufs, r.bytes, &r.options)
 	}
 	// Since reads the monotonic clock alone: half the cost of Now.
 	began := time.Since(l.e.opened)
-	err := s.Write(r.bufs, r.bytes, &l.st.options)
+	err := s.Write(r.bufs, r.bytes, &r.options)
 	told(r.bytes, time.Since(l.e.opened)-began)
 	return err
 }

@@ -119,8 +119,7 @@ type state struct {
 	jitter    float64 // the active segment's share of segment.jitter.ms, below 1
 	synced    bool    // the high watermark of what is being appended follows the commits
 	asked     int64   // end at the last append for which flush.messages had a commit begin
-	run       run
-	options   segment.Options
+	run       *run    // of the append that runs
 	zeros     zeroPace
 	snapshot  int64 // offset of the newest snapshot file, -1
 	outdated  int64 // of the one that it replaces, -1

@@ -38,6 +38,23 @@ func TestKnownLogsAreSmall(t *testing.T) {
 	}
 }
 
+// TestWrittenLogsAreSmall: the heap of a log that was written to and is written to seldom.
+func TestWrittenLogsAreSmall(t *testing.T) {
+	f := newFixture(t, func(c *Config) { c.FS, c.CommitJournalBytes = hasty{vfs.OS}, -1 })
+	const n = 1000
+	logs := make([]*Log, n)
+	before := heapNow()
+	for i := range logs {
+		logs[i] = f.e.OpenLog(LogSpec{Topic: "many", Partition: int32(i), New: true})
+		f.append(logs[i], spec{size: 100})
+	}
+	f.e.work.wait()
+	if each := (heapNow() - before) / n; each > 2048+200 { // the list of open files is not full yet
+		t.Errorf("%.0f bytes of heap for each log", each)
+	}
+	runtime.KeepAlive(logs)
+}
+
 // TestManyLogsOfFewDescriptors: appends to many logs, and reads of all of them, stay within the limits of open files and maps, whatever the
 // durability: also when nothing is ever committed.
 func TestManyLogsOfFewDescriptors(t *testing.T) {

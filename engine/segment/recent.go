@@ -3,7 +3,10 @@ package segment
 import "sync"
 
 // recentMax is how many of the last batches are found without the index: consumers that keep up ask for these.
-const recentMax = 32
+const (
+	recentMin = 2
+	recentMax = 32
+)
 
 // recent is a ring of the last batches written.
 type recent struct {
@@ -14,10 +17,12 @@ type recent struct {
 
 func (r *recent) add(base, last, pos int64, size int) {
 	r.mu.Lock()
-	if r.ring == nil {
-		r.ring = make([]Position, recentMax)
+	if r.n == len(r.ring) && r.n < recentMax {
+		// It grows with the batches: most of very many segments get only a few.
+		r.ring = append(make([]Position, 0, max(recentMin, 2*r.n)), r.ring...)
+		r.ring = r.ring[:cap(r.ring)]
 	}
-	r.ring[r.n%recentMax] = Position{Pos: pos, Size: size, Base: base, Last: last}
+	r.ring[r.n%len(r.ring)] = Position{Pos: pos, Size: size, Base: base, Last: last}
 	r.n++
 	r.mu.Unlock()
 }
@@ -26,13 +31,13 @@ func (r *recent) add(base, last, pos int64, size int) {
 func (r *recent) find(offset int64) (Position, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := min(r.n, recentMax)
+	n := min(r.n, len(r.ring))
 	for i := 1; i <= n; i++ {
-		p := &r.ring[(r.n-i)%recentMax]
+		p := &r.ring[(r.n-i)%len(r.ring)]
 		if offset > p.Last {
 			return Position{}, false
 		}
-		if offset >= p.Base || i < n && offset > r.ring[(r.n-i-1)%recentMax].Last {
+		if offset >= p.Base || i < n && offset > r.ring[(r.n-i-1)%len(r.ring)].Last {
 			return *p, true
 		}
 	}
