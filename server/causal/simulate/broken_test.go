@@ -72,7 +72,7 @@ func TestOracle(t *testing.T) {
 		{formerSinksForgotten, "former sink", []string{causalOrder}},
 		{truncatedTooEarly, "retention under way", []string{causalOrder}},
 		{custodyTooLow, "retention under way", []string{causalOrder}},
-		{positionsWithheld, "quiet sink", []string{incomplete, vacuous}},
+		{positionsWithheld, "quiet sink", []string{incomplete}},
 		{positionsTooFar, "filter and trailing markers", []string{incomplete, causalOrder}},
 		{storeCommittedOnCrash, "crash chain", []string{incomplete, causalOrder, twice, falseClaim}},
 		{parityNode, "rewinds", []string{twice, channelFIFO}},

@@ -234,6 +234,11 @@ func (h *host) seek(scope []*partition) {
 				h.w.reached("rewind")
 				at -= int64(1 + h.w.n(int(min(at-p.start, 20))))
 			}
+			if covered := h.node.Covered(p.id); covered > at && h.positions[p] == at {
+				fail(falseClaim, "%s has all of %s below %d, but its position is %d", h.name, p.name, covered, at)
+			} else if covered > p.start && h.w.chance(20) {
+				at = covered
+			}
 		case slices.ContainsFunc(h.latest, func(s string) bool { return h.w.logOf(s) == p }):
 			at = p.stableEnd()
 		default:
@@ -257,7 +262,11 @@ func (h *host) checkLogs() error {
 		return nil
 	}
 	var facts []causal.LogFact
-	for _, f := range h.feeds {
+	for i := range h.feeds {
+		f := &h.feeds[i]
+		if covered := h.node.Covered(f.log.id); f.position < f.log.start && covered >= f.log.start {
+			f.position = covered // it was reading again what it has
+		}
 		if !f.log.destroyed {
 			facts = append(facts, causal.LogFact{Channel: f.log.id, LogStart: f.log.start, Position: f.position})
 		}

@@ -66,7 +66,7 @@ const (
 // report shows a failure: the same run, made as short as it gets while it fails in the same way.
 func report(t *testing.T, s *scenario, seed uint64, broken breakage, d *dice, v *violation) {
 	t.Helper()
-	t.Errorf("seed %d: %s: %s\nagain: go test ./server/causal/simulate -run 'TestScenarios/%s' -seed %d", seed, v.kind, v.text, strings.ReplaceAll(s.name, " ", "_"), seed)
+	t.Errorf("seed %d: %s: %s\nagain: go test ./server/causal/simulate -run 'TestScenarios/^%s$' -seed %d", seed, v.kind, v.text, strings.ReplaceAll(s.name, " ", "_"), seed)
 	if *shown == 0 {
 		return
 	}

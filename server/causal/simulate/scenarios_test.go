@@ -35,6 +35,7 @@ var scenarios = []scenario{
 	{name: "ticking stage", play: tickingStage, floors: []string{"tick delivered", "hold", "crash"}},
 	{name: "tick and dropped sink", play: tickDroppedSink, floors: []string{"tick delivered"}},
 	{name: "growth at carried knowledge", play: growth, always: []string{"resume"}},
+	{name: "growth below a carried number", play: growthBelow, floors: []string{"hold", "grown below"}},
 	{name: "quiet sink", play: quietSink, floors: []string{"released by a position"}},
 	{name: "seed above an open transaction", play: openTransaction, floors: []string{"hold"}},
 	{name: "former sink", play: formerSink, floors: []string{"hold"}},
@@ -321,6 +322,30 @@ func growth(w *world) {
 		if r.by == "A" && a.actor.now.delivered.has(r.id) && r.log == w.logOf("t1b") {
 			fail(twice, "A got %s, which it sent", r)
 		}
+	}
+}
+
+// growthBelow: A knows of numbers that S gave on c, by what it read on t2, and then reads c from the start: what it sends after c's first
+// record still comes after all that it knows of.
+func growthBelow(w *world) {
+	w.acks, w.custody, w.budget.cuts = acksNever, false, 0
+	w.make("t1", "c", "t2", "t3")
+	w.stage("S", topics("t1"), topics("c", "t2"), forward)
+	a := w.stage("A", topics("t2"), topics("t3"), func(h *host, d *causal.Delivery) []emission {
+		if d.Channel.Topic != w.topics["c"].id {
+			return nil // so that nothing else orders what A sends
+		}
+		return forward(h, d)
+	})
+	w.client("p", script(6, 4, "t1"))
+	w.finish()
+	a.stop()
+	a.sources = topics("t2", "c")
+	w.stage("C", topics("c", "t3"), nil, consume).behind = "c"
+	w.client("q", script(3, 4, "t1"))
+	w.finish()
+	if len(a.node.ResumePositions()) == 0 {
+		w.reached("grown below")
 	}
 }
 
