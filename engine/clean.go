@@ -138,8 +138,8 @@ func (c *cleaner) cleanLog(t *toClean) error {
 		return err
 	}
 	j := c.job(t)
-	end, err := j.Index()
-	if err != nil {
+	var end int64
+	if err := l.contained(func() (err error) { end, err = j.Index(); return }); err != nil {
 		return err
 	}
 	copier := j.Copier()
@@ -225,7 +225,8 @@ func (l *Log) cleanGroup(copier *compact.Copier, group []*segment.Segment, next 
 	if err != nil {
 		return err
 	}
-	changed, err := copier.Copy(group, next, cleaned)
+	changed := false
+	err = l.contained(func() (err error) { changed, err = copier.Copy(group, next, cleaned); return })
 	end := cleaned.Next()
 	if err == nil && changed {
 		if err = cleaned.Sync(); err == nil { // the long part without the lock

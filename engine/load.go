@@ -38,7 +38,7 @@ func (l *Log) loadLocked(progress func(n int64)) error {
 		return ErrClosed
 	}
 	ld := &loader{l: l, st: &state{snapshot: -1, outdated: -1}, fs: l.e.cfg.FS, dir: l.dir(), progress: progress}
-	if err := ld.load(); err != nil {
+	if err := l.contained(ld.load); err != nil {
 		err = fmt.Errorf("%w: %w", ErrStorage, err)
 		l.fail(err)
 		return err
