@@ -326,13 +326,13 @@ func growth(w *world) {
 }
 
 // growthBelow: A knows of numbers that S gave on c, by what it read on t2, and then reads c from the start: what it sends after c's first
-// record still comes after all that it knows of.
+// records still comes after all that it knows of, also when it starts anew between.
 func growthBelow(w *world) {
 	w.acks, w.custody, w.budget.cuts = acksNever, false, 0
 	w.make("t1", "c", "t2", "t3")
 	w.stage("S", topics("t1"), topics("c", "t2"), forward)
 	a := w.stage("A", topics("t2"), topics("t3"), func(h *host, d *causal.Delivery) []emission {
-		if d.Channel.Topic != w.topics["c"].id {
+		if d.Channel.Topic != w.topics["c"].id || d.Value[1] < 2 {
 			return nil // so that nothing else orders what A sends
 		}
 		return forward(h, d)
@@ -343,6 +343,7 @@ func growthBelow(w *world) {
 	a.sources = topics("t2", "c")
 	w.stage("C", topics("c", "t3"), nil, consume).behind = "c"
 	w.client("q", script(3, 4, "t1"))
+	w.budget.crashes, w.budget.sweeps = 6, 4
 	w.finish()
 	if len(a.node.ResumePositions()) == 0 {
 		w.reached("grown below")
