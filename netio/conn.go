@@ -28,6 +28,8 @@ type Conn struct {
 	lowWater  bool // the kernel waits for the rest of a frame
 	isReady   bool // in loop.ready
 	paused    bool // too much is outstanding
+	starved   bool // in budget.starved
+	proven    bool // an answer was sent to its last byte
 	closing   bool // closes after its replies
 	closed    bool
 
@@ -42,6 +44,8 @@ type Conn struct {
 	sec    *secure // nil: plaintext
 	isOpen bool    // the handler knows of it
 
+	inHeld     int    // bytes of in that the budget knows of
+	exemptAt   int64  // ms, when it was last exempted
 	interest   uint32 // what epoll was told
 	closeErr   error
 	lastActive int64 // ms, of the last read or write
@@ -119,7 +123,7 @@ func (c *Conn) unpause() {
 
 // readable tells whether frames may be delivered now.
 func (c *Conn) readable() bool {
-	return !c.closed && !c.closing && !c.paused && c.holds == 0
+	return !c.closed && !c.closing && !c.paused && !c.starved && c.holds == 0
 }
 
 // readAgain goes on with a connection that became readable: first with the frames
@@ -167,6 +171,9 @@ func (c *Conn) Close(err error) {
 	l := c.loop
 	if c.sec != nil {
 		c.sec.close()
+		if c.sec.direct {
+			c.sec.account()
+		}
 	}
 	unix.Close(c.fd)
 	c.abandon()
@@ -174,6 +181,7 @@ func (c *Conn) Close(err error) {
 		l.retire(c.in)
 		c.in = nil
 	}
+	c.account()
 	l.idle.remove(c)
 	l.forget(c)
 	l.closedConns = append(l.closedConns, c)
@@ -221,6 +229,7 @@ func (l *Loop) deliver(c *Conn, data []byte) (used int) {
 		l.frames++
 		l.delivered = true
 		l.handler.Frame(c, data[from:to:to])
+		l.tookFrame(c)
 	}
 	return used
 }
@@ -376,6 +385,7 @@ func (l *Loop) deliverKept(c *Conn) {
 	if c.closed {
 		return
 	}
+	defer c.account()
 	if !c.readable() && in.at < len(in.b) {
 		return // still kept: held or paused again
 	}

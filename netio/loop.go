@@ -76,6 +76,7 @@ type Loop struct {
 	hdr            unix.Msghdr
 	discard        [discardLen]byte
 
+	budget                    budget
 	stats                     loopStats
 	frames, bytesIn, bytesOut int64 // of this round, not yet in stats
 
@@ -97,6 +98,8 @@ func newLoop(s *Server, index int) (*Loop, error) {
 		maxFrame: s.cfg.MaxFrameBytes, pauseReplies: s.cfg.PausePendingReplies, pauseBytes: s.cfg.PausePendingBytes,
 		events: make([]unix.EpollEvent, eventsMax), read: make([]byte, s.cfg.ReadBufferBytes), iov: make([]unix.Iovec, iovMax),
 	}
+	l.budget.most, l.budget.requestsMost = max(0, s.cfg.InflightBytes), max(0, s.cfg.RequestBytes)
+	l.budget.timer.Fn = func() {} // the round looks
 	l.idle.init(l, s.cfg.IdleMax.Milliseconds())
 	var err error
 	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -279,6 +282,7 @@ func (l *Loop) end() {
 }
 
 func (l *Loop) round(n int) {
+	l.lookAtBudget()
 	l.runPosts()
 	l.runTimers()
 	l.runReady()
@@ -288,6 +292,7 @@ func (l *Loop) round(n int) {
 	l.endReads()
 	l.runTurns()
 	l.settle()
+	l.feed()
 	l.stats.publish(l)
 }
 
@@ -357,12 +362,13 @@ func (l *Loop) readConn(c *Conn) {
 		l.endReads()
 	}
 	switch {
-	case !c.readable() || c.kept:
+	case !c.readable() || c.kept || l.starve(c):
 	case c.in == nil:
 		l.readFresh(c)
 	default:
 		l.readRest(c)
 	}
+	c.account()
 	c.waitForRest()
 	if c.sec != nil {
 		c.sec.endStream()

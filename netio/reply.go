@@ -37,6 +37,7 @@ type Reply struct {
 	// replies whose Tag is not 0.
 	Tag int32
 
+	charged int32 // bytes that the budget counts for the request
 	frame   int32 // size of the last frame of conn when the reply was reserved
 	start   int64 // Loop.nano then
 	size    int64 // bytes of all parts
@@ -89,6 +90,8 @@ func (r *Reply) complete(drop bool) {
 		panic("BUG: a reply was completed twice")
 	}
 	c := r.conn
+	c.loop.budget.requests -= int64(r.charged)
+	r.charged = 0
 	if drop {
 		r.release()
 	} else if len(r.Parts) == 0 && len(r.Buf) > 0 {
@@ -109,6 +112,7 @@ func (r *Reply) complete(drop bool) {
 	}
 	r.state = replyReady
 	c.pendingBytes += r.memory
+	c.loop.budget.replies += int64(r.memory)
 	if c.pendingBytes >= c.loop.pauseBytes {
 		c.pause()
 	}
@@ -152,6 +156,8 @@ func (c *Conn) NewReply() *Reply {
 	}
 	c.tail = r
 	c.pending++
+	r.charged = c.lastFrame
+	c.loop.budget.requests += int64(r.charged)
 	if c.pending >= l.pauseReplies {
 		c.pause()
 	}
@@ -160,6 +166,9 @@ func (c *Conn) NewReply() *Reply {
 
 // recycle releases what is left of r and puts it into the pool of the loop.
 func (l *Loop) recycle(r *Reply) {
+	if r.state == replyReady {
+		l.budget.replies -= int64(r.memory)
+	}
 	r.release()
 	if cap(r.Parts) > replyKeepParts {
 		r.Parts = nil
@@ -183,6 +192,7 @@ func (c *Conn) pop() {
 	}
 	c.pending--
 	c.pendingBytes -= r.memory
+	c.proven = true
 	c.loop.noteDone(r)
 	c.loop.recycle(r)
 }

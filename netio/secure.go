@@ -49,12 +49,13 @@ type secure struct {
 
 	// direct: the handshake is done, all below up to mu is the loop's and the rest unused. Before that Read and Write are called by the
 	// goroutine of the handshake.
-	direct bool
-	fresh  bool   // crypto/tls may hold whole records that came with the end of the handshake
-	in     []byte // received, not taken by crypto/tls; memory of the loop
-	out    *inbuf // encrypted, not sent
-	err    error  // that crypto/tls ended the stream with
-	shut   bool   // nothing more is sent
+	direct  bool
+	fresh   bool   // crypto/tls may hold whole records that came with the end of the handshake
+	in      []byte // received, not taken by crypto/tls; memory of the loop
+	out     *inbuf // encrypted, not sent
+	outHeld int    // bytes of out that the budget knows of
+	err     error  // that crypto/tls ended the stream with
+	shut    bool   // nothing more is sent
 
 	wake    chan struct{} // one place: bytes came, or the end
 	mu      sync.Mutex    // guards the rest

@@ -117,6 +117,16 @@ func (l *Loop) writeSecure(c *Conn) error {
 	}
 }
 
+// account brings the budget's count of what is encrypted and not sent up to date.
+func (t *secure) account() {
+	size := 0
+	if t.out != nil {
+		size = cap(t.out.b)
+	}
+	t.c.loop.budget.replies += int64(size - t.outHeld)
+	t.outHeld = size
+}
+
 // sendCipher sends what is encrypted; false: the socket is full.
 func (l *Loop) sendCipher(c *Conn) (done bool, err error) {
 	t := c.sec

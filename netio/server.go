@@ -64,6 +64,10 @@ type Config struct {
 	RecvBufferBytes int // socket.receive.buffer.bytes; likewise
 	Backlog         int // socket.listen.backlog.size; 0 or less: the system's
 
+	// InflightBytes bounds the memory of requests not yet answered and of answers not yet read, of all connections; RequestBytes bounds
+	// that of the requests alone. 0 or less: not bounded.
+	InflightBytes, RequestBytes int64
+
 	PausePendingReplies int // replies not sent after which a connection is not read; default 64
 	PausePendingBytes   int // bytes of memory in them after which it is not read; default 1 MiB
 

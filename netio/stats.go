@@ -19,6 +19,9 @@ type Stats struct {
 	BadFrames         int64 // sizes that are not positive or over MaxFrameBytes
 	Panics            int64 // of Handler.Opened and Handler.Frame
 	Pauses            int64 // connections not read because too much was outstanding
+	HeldRequests      int64 // bytes of requests not yet answered, partial ones included
+	HeldReplies       int64 // bytes of memory of answers not yet read
+	Starved           int64 // times a connection was not read because the budget was used up
 	Frames            int64
 	BytesIn           int64
 	BytesOut          int64
@@ -31,12 +34,17 @@ type loopStats struct {
 	opened, closed, idleClosed, badFrames, panics, pauses atomic.Int64
 	frames, bytesIn, bytesOut, rounds, wakes              atomic.Int64
 	handshakes, handshakeFailures                         atomic.Int64
+	heldRequests, heldReplies, starved                    atomic.Int64
 }
 
 // publish adds what the round counted: a few atomic operations per round, none
 // per frame.
 func (s *loopStats) publish(l *Loop) {
 	s.rounds.Add(1)
+	if b := &l.budget; b.requests != s.heldRequests.Load() || b.replies != s.heldReplies.Load() {
+		s.heldRequests.Store(b.requests)
+		s.heldReplies.Store(b.replies)
+	}
 	if l.bytesIn > 0 {
 		s.bytesIn.Add(l.bytesIn)
 	}
@@ -65,6 +73,9 @@ func (s *Server) Stats() Stats {
 		st.BadFrames += l.stats.badFrames.Load()
 		st.Panics += l.stats.panics.Load()
 		st.Pauses += l.stats.pauses.Load()
+		st.HeldRequests += l.stats.heldRequests.Load()
+		st.HeldReplies += l.stats.heldReplies.Load()
+		st.Starved += l.stats.starved.Load()
 		st.Frames += l.stats.frames.Load()
 		st.BytesIn += l.stats.bytesIn.Load()
 		st.BytesOut += l.stats.bytesOut.Load()

@@ -87,6 +87,9 @@ func (l *Loop) turn(c *Conn) {
 			err = l.write(c)
 		} else {
 			err = l.writeSecure(c)
+			if c.sec.direct {
+				c.sec.account()
+			}
 		}
 		if err != nil {
 			c.Close(err)

@@ -208,6 +208,7 @@ func (b *Broker) openPorts() (err error) {
 		Handshakes: c.HandshakesMax, HandshakeTimeout: c.HandshakeTimeout,
 		Loops: c.Loops, MaxFrameBytes: c.SocketRequestMaxBytes, IdleMax: c.ConnectionsMaxIdle,
 		SendBufferBytes: int(c.SocketSendBuffer), RecvBufferBytes: int(c.SocketReceiveBuffer), Backlog: int(c.ListenBacklog),
+		InflightBytes: c.InflightMaxBytes, RequestBytes: c.QueuedMaxRequestBytes,
 		PausePendingReplies: inflightPerConnMax, PausePendingBytes: unreadPerConnMax,
 		Logger: b.levels.Logger("kaas.netio"),
 	}

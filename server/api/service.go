@@ -144,6 +144,7 @@ type Stats struct {
 	Panics        int64 // handlers that panicked
 	ParkedFetches int64 // Fetch requests waiting for data now
 	FetchSessions int64
+	Quotas        quota.Stats
 
 	MarkersCommit, MarkersAbort int64 // markers of transactions written
 	MarkerRetries               int64 // of them that were put off
@@ -152,7 +153,7 @@ type Stats struct {
 // Stats reads the counters.
 func (s *Service) Stats() Stats {
 	w := &s.markers
-	return Stats{Panics: s.panics.Load(), ParkedFetches: s.parkedFetches.Load(), FetchSessions: int64(s.sessions.Len()),
+	return Stats{Panics: s.panics.Load(), ParkedFetches: s.parkedFetches.Load(), FetchSessions: int64(s.sessions.Len()), Quotas: s.quotas.Stats(),
 		MarkersCommit: w.markers[batch.ControlCommit].Load(), MarkersAbort: w.markers[batch.ControlAbort].Load(), MarkerRetries: w.again.Load()}
 }
 

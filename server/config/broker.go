@@ -29,10 +29,11 @@ type Broker struct {
 	// MemoryRefuse: a full memory refuses writes instead of dropping segments.
 	MemoryRefuse bool
 	// FullBatchValidation: compressed batches are opened and checked.
-	FullBatchValidation bool
-	InflightMaxBytes    int64
-	Loops               int // at least 1
-	OpenFilesMax        int // 0: half of the descriptor limit
+	FullBatchValidation   bool
+	InflightMaxBytes      int64
+	QueuedMaxRequestBytes int64 // below 0: no limit of its own
+	Loops                 int   // at least 1
+	OpenFilesMax          int   // 0: half of the descriptor limit
 	// CommitJournalBytes is of both files of the commit journal together; 0: none.
 	CommitJournalBytes int64
 	CommitThreads      int
@@ -237,7 +238,7 @@ func (b *Broker) derive() {
 	b.Memory, b.MemoryMaxBytes = b.Text("kaas.storage") == "memory", b.Int("kaas.memory.max.bytes")
 	b.MemoryRefuse = b.Text("kaas.memory.full.policy") == "refuse"
 	b.FullBatchValidation = b.Text("kaas.compressed.batch.validation") == "full"
-	b.InflightMaxBytes = b.Int("kaas.inflight.max.bytes")
+	b.InflightMaxBytes, b.QueuedMaxRequestBytes = b.Int("kaas.inflight.max.bytes"), b.Int("queued.max.request.bytes")
 	if b.Loops = int(b.Int("kaas.loops")); b.Loops == 0 {
 		b.Loops = max(1, runtime.GOMAXPROCS(0)/2)
 	}

@@ -277,7 +277,7 @@ func TestTopicMadeAnew(t *testing.T) {
 		s.parked = append(s.parked, func(err error) { parked <- err })
 		return put("a", "1")(s, now)
 	})
-	if err := r.topics.Delete(r.topics.ByName(topics.OffsetsTopic)); err != nil {
+	if err := r.topics.Delete(r.topics.ByName(topics.OffsetsTopic), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.try("a", put("a", "2")); !errors.Is(err, ErrNotOwned) {

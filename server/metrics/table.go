@@ -146,6 +146,28 @@ var table = [...]Metric{
 		}},
 	{"kaas_connection_pauses_total", Counter, nil, "", "Times a connection was not read because too much of it was not yet answered, or its answers not read.",
 		func(s *scrape, e emitter) { e.value(float64(s.net.Pauses)) }},
+	{"kaas_inflight_request_bytes", Gauge, nil, "bytes", "Requests received, in part or whole, and not yet answered: part of what kaas.inflight.max.bytes bounds.",
+		func(s *scrape, e emitter) { e.value(float64(s.net.HeldRequests)) }},
+	{"kaas_inflight_response_bytes", Gauge, nil, "bytes", "Memory of responses that clients have not read yet: the other part.",
+		func(s *scrape, e emitter) { e.value(float64(s.net.HeldReplies)) }},
+	{"kaas_inflight_pauses_total", Counter, nil, "", "Times a connection was not read because kaas.inflight.max.bytes or queued.max.request.bytes was used up.",
+		func(s *scrape, e emitter) { e.value(float64(s.net.Starved)) }},
+	{"kaas_quota_throttled_total", Counter, []string{"quota"}, "", "Requests answered with a throttle time, by the key of the quota that the client was over.",
+		func(s *scrape, e emitter) {
+			for _, u := range s.api.Quotas.Kinds {
+				e.value(float64(u.Throttled), u.Key)
+			}
+		}},
+	{"kaas_quota_throttle_seconds_total", Counter, []string{"quota"}, "seconds", "Sum of those throttle times.",
+		func(s *scrape, e emitter) {
+			for _, u := range s.api.Quotas.Kinds {
+				e.value(float64(u.MutedMs)/1000, u.Key)
+			}
+		}},
+	{"kaas_quota_clients", Gauge, nil, "", "Users, client ids and addresses whose use is measured because of a quota.",
+		func(s *scrape, e emitter) { e.value(float64(s.api.Quotas.Meters)) }},
+	{"kaas_quota_connections_refused_total", Counter, nil, "", "Connections over connection_creation_rate: closed after a wait.",
+		func(s *scrape, e emitter) { e.value(float64(s.api.Quotas.Refused)) }},
 	{"kaas_frames_total", Counter, nil, "", "Whole frames received.",
 		func(s *scrape, e emitter) { e.value(float64(s.net.Frames)) }},
 	{"kaas_protocol_errors_total", Counter, []string{"reason"}, "", "Connections closed for what the peer sent.",

@@ -1,0 +1,153 @@
+package netio
+
+// The budget bounds the memory that all connections of a Server hold together: requests not yet answered, in part or whole, and answers
+// that their peers have not read. When six eighths of it are used no more is read, whoever sends; nobody is closed for it. Connections
+// that were not read are in a queue, and are read again in its order as soon as three eighths of the budget are free.
+//
+// Pieces of requests that fill it could never be completed, and peers that read nothing would keep out those that do. So one connection of
+// each loop whose peer has read all its answers has a turn, for one request. It is over when that is answered and the answer read, or when
+// the peer has not sent or read a byte for a while. Turns are given as long as some of the last eighth of the budget is free, to peers
+// that have not taken an answer yet as long as some of the one before it is: nobody has more than the budget, however many they are.
+//
+// Each loop counts for itself, without atomic operations, and shows its count once a round. So the budget may be exceeded by what the
+// loops do in one round: one frame and its answer for each loop, and the request of each turn.
+
+const (
+	starvedScan    = 64   // connections looked at for a turn at a time
+	fedMax         = 16   // connections read again per round
+	starvedRetryMs = 10   // between two looks at the budget, which other loops may have freed
+	turnStallMs    = 1000 // without a byte, until a turn passes on
+)
+
+// budget is a loop's part in the budget. It belongs to the loop, but for its share in Server.held.
+type budget struct {
+	most, requestsMost int64 // bytes; 0: no limit
+	requests, replies  int64 // held by this loop
+	others             held  // what the other loops have shown
+	starved            []*Conn
+	exempt             *Conn // has a turn
+	exemptServed       bool  // its request was delivered
+	timer              Timer
+}
+
+// held is memory in bytes.
+type held struct{ requests, replies int64 }
+
+// Eighths of the budget: above stopEighths nothing is read, below feedEighths those that waited are.
+const (
+	feedEighths     = 5
+	stopEighths     = 6
+	strangerEighths = 7 // above it turns are for those that took an answer before
+	allEighths      = 8
+)
+
+// above tells whether so many eighths of the budget are used.
+func (b *budget) above(eighths int64) bool {
+	requests := b.requests + b.others.requests
+	return b.most > 0 && requests+b.replies+b.others.replies >= b.most/allEighths*eighths ||
+		b.requestsMost > 0 && requests >= b.requestsMost/allEighths*eighths
+}
+
+// lookAtBudget reads what the other loops hold.
+func (l *Loop) lookAtBudget() {
+	if len(l.server.loops) < 2 {
+		return
+	}
+	var sum held
+	for _, o := range l.server.loops {
+		if o != l {
+			sum.requests += o.stats.heldRequests.Load()
+			sum.replies += o.stats.heldReplies.Load()
+		}
+	}
+	l.budget.others = sum
+}
+
+// account brings the count of the partial frame of c up to date.
+func (c *Conn) account() {
+	size := 0
+	if c.in != nil {
+		size = cap(c.in.b)
+	}
+	if size != c.inHeld {
+		c.loop.budget.requests += int64(size - c.inHeld)
+		c.inHeld = size
+	}
+}
+
+// starve queues a connection that has something to read while the budget is used up; false: it may be read.
+func (l *Loop) starve(c *Conn) bool {
+	if b := &l.budget; !b.above(stopEighths) || b.exempt == c {
+		return false
+	}
+	l.queueStarved(c)
+	return true
+}
+
+func (l *Loop) queueStarved(c *Conn) {
+	c.starved = true
+	l.budget.starved = append(l.budget.starved, c)
+	l.stats.starved.Add(1)
+}
+
+// tookFrame is called after each frame: what follows it waits if the budget is used up by now.
+func (l *Loop) tookFrame(c *Conn) {
+	b := &l.budget
+	if b.exempt == c {
+		b.exemptServed = true
+	}
+	if c.readable() && b.above(stopEighths) {
+		l.queueStarved(c)
+	}
+}
+
+// feed lets connections of the queue go on. At the end of a round.
+func (l *Loop) feed() {
+	b := &l.budget
+	if c := b.exempt; c != nil {
+		stalled := l.now-max(c.lastActive, c.exemptAt) > turnStallMs
+		if stalled && c.readable() {
+			l.queueStarved(c)
+		}
+		if stalled || c.closed || b.exemptServed && c.head == nil {
+			b.exempt = nil
+		}
+	}
+	if len(b.starved) == 0 {
+		return
+	}
+	for n := 0; n < fedMax && len(b.starved) > 0 && !b.above(feedEighths); n++ {
+		l.nourish(b.pop())
+	}
+	for n := 0; n < starvedScan && n < len(b.starved) && b.exempt == nil && b.above(feedEighths) && !b.above(allEighths); n++ {
+		if c := b.pop(); c.head != nil || !c.proven && b.above(strangerEighths) {
+			b.starved = append(b.starved, c)
+		} else if !c.closed {
+			b.exempt, b.exemptServed, c.exemptAt = c, false, l.now
+			l.nourish(c)
+		}
+	}
+	switch {
+	case len(b.starved) == 0:
+		b.starved = nil
+		l.StopTimer(&b.timer)
+	case b.above(feedEighths):
+		l.SetTimer(&b.timer, l.now+starvedRetryMs)
+	default:
+		l.SetTimer(&b.timer, l.now)
+	}
+}
+
+// pop takes the first connection of the queue.
+func (b *budget) pop() *Conn {
+	c := b.starved[0]
+	b.starved[0] = nil
+	b.starved = b.starved[1:]
+	return c
+}
+
+// nourish reads a connection again.
+func (l *Loop) nourish(c *Conn) {
+	c.starved = false
+	c.readAgain()
+}
