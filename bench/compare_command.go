@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"kaas/bench/compare"
+	"kaas/bench/rivals"
 )
 
 func compareCommand() *cobra.Command {
@@ -81,13 +82,18 @@ func engineCommand() *cobra.Command {
 }
 
 func reportCommand() *cobra.Command {
-	var results, document string
+	var results, document, others, charts string
 	cmd := &cobra.Command{
 		Use:   "report",
-		Short: "Write the tables of stored results into a document",
+		Short: "Write the tables and charts of stored results into a document",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			changed, err := compare.Report(results, document)
+			if err == nil {
+				var more bool
+				more, err = rivals.Report(others, document, charts)
+				changed = changed || more
+			}
 			if err == nil && changed {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), document, "is new")
 			}
@@ -95,6 +101,8 @@ func reportCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&results, "results", "bench/results/compare.jsonl", "results `file`")
+	cmd.Flags().StringVar(&others, "rivals", "bench/results/rivals.jsonl", "results `file` of bench rivals")
+	cmd.Flags().StringVar(&charts, "charts", "bench/results/charts", "`directory` for the charts, from the document's own")
 	cmd.Flags().StringVar(&document, "document", "BENCHMARKS.md", "`file` with the lines between which the tables stand")
 	return cmd
 }

@@ -24,9 +24,9 @@ func makeParsleyRows() (rows []engineRow) {
 		what, benchmark, unit string
 		most                  float64 // µs at 64 claims
 	}{
-		{"gate, all claims met, %d of them", "server/causal.BenchmarkGate/width=%d/claims=mixed/consumed=%[2]d", "cpu-ns/op", 1},
-		{"decode and merge a clock of %d claims", "codec/parsley.BenchmarkDecodeMerge/claims=mixed/width=%d", "ns/op", 2},
-		{"stamp of %d claims, and its headers", "server/causal.BenchmarkStamp/width=%d/claims=mixed", "cpu-ns/op", 3},
+		{"gate, claims that are all met: %d", "server/causal.BenchmarkGate/width=%d/claims=mixed/consumed=%[2]d", "cpu-ns/op", 1},
+		{"decode and merge a clock, claims: %d", "codec/parsley.BenchmarkDecodeMerge/claims=mixed/width=%d", "cpu-ns/op", 2},
+		{"stamp with its headers, claims: %d", "server/causal.BenchmarkStamp/width=%d/claims=mixed", "cpu-ns/op", 3},
 	} {
 		for _, width := range []int{1, 4, 16, 64, 256} {
 			bar := Bar{}
@@ -42,11 +42,11 @@ func makeParsleyRows() (rows []engineRow) {
 	}
 	for _, depth := range []int{1, 10, 100, 1000, 10_000, 100_000} {
 		rows = append(rows, engineRow{fmt.Sprintf("a release in a cascade of %d, 4 claims", depth),
-			fmt.Sprintf("server/causal.BenchmarkCascade/shape=chain/width=4/depth=%d", depth), "ns/release", "µs", us, Bar{}})
+			fmt.Sprintf("server/causal.BenchmarkCascade/shape=chain/width=4/depth=%d", depth), "cpu-ns/release", "µs", us, Bar{}})
 	}
 	for _, width := range []int{1, 16, 64, 256} {
 		rows = append(rows, engineRow{fmt.Sprintf("a release in a cascade of 1000, %d claims", width),
-			fmt.Sprintf("server/causal.BenchmarkCascade/shape=chain/width=%d/depth=1000", width), "ns/release", "µs", us, Bar{}})
+			fmt.Sprintf("server/causal.BenchmarkCascade/shape=chain/width=%d/depth=1000", width), "cpu-ns/release", "µs", us, Bar{}})
 	}
 	for _, d := range []struct {
 		what, store string

@@ -61,9 +61,7 @@ func tables(records []record.Record) string {
 	for _, name := range from {
 		if r := newest[name]; r != nil && !seen[r.Time] {
 			seen[r.Time] = true
-			fmt.Fprintf(&b, "- %s, commit %s: %d × %s, %.0f GiB, Linux %s, %s; load at the start %.1f; CRC-32C of 1 GiB %.0f ms; fdatasync %.0f µs\n",
-				r.Time, r.Commit, r.Machine.Cores, r.Machine.CPU, r.Machine.MemoryGiB, r.Machine.Kernel, r.Machine.Go,
-				r.Calibration.Load1, r.Calibration.CPULoopMs, r.Calibration.FdatasyncP50)
+			b.WriteString(r.Origin() + "\n")
 		}
 	}
 	return b.String()

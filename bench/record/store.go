@@ -100,3 +100,10 @@ func Short(v float64) string {
 	}
 	return fmt.Sprintf("%.*f", min(digits, 3), v)
 }
+
+// Origin says where and when the record was made, as a line of a Markdown list.
+func (r *Record) Origin() string {
+	return fmt.Sprintf("- %s, commit %s: %d × %s, %.0f GiB, Linux %s, %s; load at the start %.1f; CRC-32C of 1 GiB %.0f ms; fdatasync %.0f µs",
+		r.Time, r.Commit, r.Machine.Cores, r.Machine.CPU, r.Machine.MemoryGiB, r.Machine.Kernel, r.Machine.Go,
+		r.Calibration.Load1, r.Calibration.CPULoopMs, r.Calibration.FdatasyncP50)
+}

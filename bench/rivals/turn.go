@@ -73,11 +73,8 @@ func (t *turn) createTopic(name string, partitions int) error {
 // askedMost: of more partitions only so many are asked, spread evenly, so that asking is not what is measured.
 const askedMost = 100
 
-// ready waits until every partition of a topic answers. The floor knows one partition and is ready when it runs.
+// ready waits until every partition of a topic answers.
 func (t *turn) ready(name string, partitions int) error {
-	if t.name == Floor {
-		return nil
-	}
 	c, err := load.Dial(t.broker.Address, usableMax)
 	if err != nil {
 		return err
