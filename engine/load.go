@@ -408,7 +408,8 @@ func (ld *loader) keep(s *segment.Segment, res segment.ScanResult) error {
 	return s.Recovered()
 }
 
-// cutAfter removes all segments after a damaged one: offsets must not have holes that were never compacted.
+// cutAfter removes all segments after a damaged one: offsets must not have holes that were never compacted. Whole and at once, not in slices as
+// retention does: nobody is served by this log before it is done, and a crash must not bring one of them back.
 func (ld *loader) cutAfter(i int, res segment.ScanResult) error {
 	if ld.damage == nil {
 		ld.damage = fmt.Errorf("segment %d ends at %d, the next begins at %d", ld.bases[i], res.Next, ld.bases[i+1])
