@@ -42,11 +42,11 @@ func makeParsleyRows() (rows []engineRow) {
 	}
 	for _, depth := range []int{1, 10, 100, 1000, 10_000, 100_000} {
 		rows = append(rows, engineRow{fmt.Sprintf("a release in a cascade of %d, 4 claims", depth),
-			fmt.Sprintf("server/causal.BenchmarkCascade/shape=chain/width=4/depth=%d", depth), "cpu-ns/release", "µs", us, Bar{}})
+			fmt.Sprintf("server/causal.BenchmarkCascade/shape=chain/width=4/depth=%d", depth), "ns/release", "µs", us, Bar{}})
 	}
 	for _, width := range []int{1, 16, 64, 256} {
 		rows = append(rows, engineRow{fmt.Sprintf("a release in a cascade of 1000, %d claims", width),
-			fmt.Sprintf("server/causal.BenchmarkCascade/shape=chain/width=%d/depth=1000", width), "cpu-ns/release", "µs", us, Bar{}})
+			fmt.Sprintf("server/causal.BenchmarkCascade/shape=chain/width=%d/depth=1000", width), "ns/release", "µs", us, Bar{}})
 	}
 	for _, d := range []struct {
 		what, store string

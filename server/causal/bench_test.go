@@ -15,15 +15,17 @@ import (
 
 var widths = []int{1, 4, 16, 64, 256}
 
-// cpu reports the CPU time of the process for each operation: wall time says little on a machine that others use.
+// cpuTime is the CPU time of the process in nanoseconds: wall time says little on a machine that others use.
+func cpuTime() int64 {
+	var u unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// cpu reports the CPU time for each operation.
 func cpu(b *testing.B) func() {
-	var from, to unix.Rusage
-	unix.Getrusage(unix.RUSAGE_SELF, &from)
-	return func() {
-		unix.Getrusage(unix.RUSAGE_SELF, &to)
-		d := to.Utime.Nano() + to.Stime.Nano() - from.Utime.Nano() - from.Stime.Nano()
-		b.ReportMetric(float64(d)/float64(b.N), "cpu-ns/op")
-	}
+	from := cpuTime()
+	return func() { b.ReportMetric(float64(cpuTime()-from)/float64(b.N), "cpu-ns/op") }
 }
 
 // benchChannel is channel i of many, of topics whose ids are spread.
