@@ -45,22 +45,40 @@ func decided(f *fake, commit bool) coordinator.Producer {
 	return p
 }
 
-// TestEveryTransition asks for everything in every state. After an operation that was refused the state is what it was.
-func TestEveryTransition(t *testing.T) {
-	type step struct {
-		name string
-		do   func(f *fake, p coordinator.Producer) api.ErrorCode
-		code map[Status]api.ErrorCode // where it is not 0
-		to   map[Status]Status        // where it changes
+// step asks for something about "x", whose producer is given.
+type step struct {
+	name string
+	do   func(f *fake, p coordinator.Producer) api.ErrorCode
+	code map[Status]api.ErrorCode // where it is not 0
+	to   map[Status]Status        // where it changes
+}
+
+// always is a code in every state.
+func always(c api.ErrorCode) map[Status]api.ErrorCode {
+	m := map[Status]api.ErrorCode{}
+	for st := range states {
+		m[st] = c
 	}
-	all := func(c api.ErrorCode) map[Status]api.ErrorCode {
-		m := map[Status]api.ErrorCode{}
-		for st := range states {
-			m[st] = c
-		}
-		return m
-	}
+	return m
+}
+
+func stranger(p coordinator.Producer) coordinator.Producer { p.ID += 77; return p }
+
+func addSteps() []step {
 	busy := map[Status]api.ErrorCode{PrepareCommit: 51, PrepareAbort: 51}
+	return []step{
+		{"add", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("x", p, nil, u0).got() }, busy,
+			map[Status]Status{Empty: Ongoing, CompleteCommit: Ongoing, CompleteAbort: Ongoing}},
+		{"add offsets", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.addOffsets("x", p, 3) }, busy,
+			map[Status]Status{Empty: Ongoing, CompleteCommit: Ongoing, CompleteAbort: Ongoing}},
+		{"add, other producer", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("x", stranger(p), nil, u0).got() }, always(49), nil},
+		{"add, epoch ahead", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("x", up(p), nil, u0).got() }, always(90), nil},
+		{"add, unknown id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("y", p, nil, u0).got() }, always(49), nil},
+		{"add, no id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("", p, nil, u0).got() }, always(42), nil},
+	}
+}
+
+func endSteps() []step {
 	end := func(commit bool) func(f *fake, p coordinator.Producer) api.ErrorCode {
 		return func(f *fake, p coordinator.Producer) api.ErrorCode {
 			a := f.end("x", p, commit, 3, nil)
@@ -68,27 +86,23 @@ func TestEveryTransition(t *testing.T) {
 			return a.got()
 		}
 	}
-	stranger := func(p coordinator.Producer) coordinator.Producer { p.ID += 77; return p }
-	steps := []step{
-		{"add", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("x", p, nil, u0).got() }, busy,
-			map[Status]Status{Empty: Ongoing, CompleteCommit: Ongoing, CompleteAbort: Ongoing}},
-		{"add offsets", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.addOffsets("x", p, 3) }, busy,
-			map[Status]Status{Empty: Ongoing, CompleteCommit: Ongoing, CompleteAbort: Ongoing}},
-		{"add, other producer", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("x", stranger(p), nil, u0).got() }, all(49), nil},
-		{"add, epoch ahead", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("x", up(p), nil, u0).got() }, all(90), nil},
-		{"add, unknown id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("y", p, nil, u0).got() }, all(49), nil},
-		{"add, no id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.add("", p, nil, u0).got() }, all(42), nil},
+	return []step{
 		{"commit", end(true), map[Status]api.ErrorCode{Empty: 48, PrepareCommit: 51, PrepareAbort: 51, CompleteAbort: 48},
 			map[Status]Status{Ongoing: PrepareCommit}},
 		{"abort", end(false), map[Status]api.ErrorCode{Empty: 48, PrepareCommit: 51, PrepareAbort: 51, CompleteCommit: 48},
 			map[Status]Status{Ongoing: PrepareAbort}},
 		{"commit, other producer", func(f *fake, p coordinator.Producer) api.ErrorCode {
 			return f.end("x", stranger(p), true, 3, nil).got()
-		}, all(49), nil},
-		{"commit, epoch ahead", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.end("x", up(p), true, 3, nil).got() }, all(90), nil},
-		{"commit, epoch ahead, v1", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.end("x", up(p), true, 1, nil).got() }, all(47), nil},
-		{"commit, unknown id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.end("y", p, true, 3, nil).got() }, all(49), nil},
-		{"commit, no id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.end("", p, true, 3, nil).got() }, all(42), nil},
+		}, always(49), nil},
+		{"commit, epoch ahead", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.end("x", up(p), true, 3, nil).got() }, always(90), nil},
+		{"commit, epoch ahead, v1", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.end("x", up(p), true, 1, nil).got() }, always(47), nil},
+		{"commit, unknown id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.end("y", p, true, 3, nil).got() }, always(49), nil},
+		{"commit, no id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.end("", p, true, 3, nil).got() }, always(42), nil},
+	}
+}
+
+func otherSteps() []step {
+	return []step{
 		{"verify", func(f *fake, p coordinator.Producer) api.ErrorCode {
 			v := f.verify("x", p, nil, t0).got()
 			if v.code == 0 {
@@ -98,9 +112,9 @@ func TestEveryTransition(t *testing.T) {
 		}, map[Status]api.ErrorCode{Empty: 48, PrepareCommit: 51, PrepareAbort: 51, CompleteCommit: 48, CompleteAbort: 48}, nil},
 		{"verify, other producer", func(f *fake, p coordinator.Producer) api.ErrorCode {
 			return f.verify("x", stranger(p), nil, t0).got().code
-		}, all(49), nil},
-		{"verify, epoch ahead", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.verify("x", up(p), nil, t0).got().code }, all(90), nil},
-		{"verify, no id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.verify("", p, nil, t0).got().code }, all(42), nil},
+		}, always(49), nil},
+		{"verify, epoch ahead", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.verify("x", up(p), nil, t0).got().code }, always(90), nil},
+		{"verify, no id", func(f *fake, p coordinator.Producer) api.ErrorCode { return f.verify("", p, nil, t0).got().code }, always(42), nil},
 		{"init, other producer", func(f *fake, p coordinator.Producer) api.ErrorCode {
 			return f.initAs("x", stranger(p), minute, 4, nil).got().code
 		},
@@ -110,7 +124,11 @@ func TestEveryTransition(t *testing.T) {
 		},
 			map[Status]api.ErrorCode{Empty: 47, Ongoing: 47, PrepareCommit: 51, PrepareAbort: 51, CompleteCommit: 47, CompleteAbort: 47}, nil},
 	}
-	for _, st := range steps {
+}
+
+// TestEveryTransition asks for everything in every state. After an operation that was refused the state is what it was.
+func TestEveryTransition(t *testing.T) {
+	for _, st := range slices.Concat(addSteps(), endSteps(), otherSteps()) {
 		for from, begin := range states {
 			f := newFake(t)
 			p := begin(f)
