@@ -180,6 +180,7 @@ func (w *world) twoPartitions() {
 }
 
 func lateJoiner(w *world) {
+	w.looks = true
 	w.twoPartitions()
 	w.finish()
 	w.stage("L", topics("t3", "t2:1"), nil, consume).latest = topics("t2:1")
@@ -187,7 +188,6 @@ func lateJoiner(w *world) {
 }
 
 func lateJoinerWedge(w *world) {
-	w.looks = false
 	w.twoPartitions()
 	w.finish()
 	l := w.stage("L", topics("t3", "t2:1"), nil, consume)
@@ -199,7 +199,6 @@ func lateJoinerWedge(w *world) {
 }
 
 func joinerFromStart(w *world) {
-	w.looks = false
 	w.twoPartitions()
 	w.finish()
 	w.stage("L", topics("t3", "t2:1"), nil, consume)
@@ -457,6 +456,7 @@ func retention(w *world) {
 }
 
 func retentionTooFar(w *world) {
+	w.looks = true
 	w.chain()
 	w.client("p", script(12, 3, "t1"))
 	w.budget.overruns, w.budget.crashes, w.calm = 2, 1, w.n(80)
@@ -494,6 +494,7 @@ var chanceRare = []string{"looked back", "deliverable at the start", "number use
 
 // chance is a world of which nothing is settled.
 func chance(w *world) {
+	w.looks = true
 	var names []string
 	for i := range 3 + w.n(4) {
 		names = append(names, fmt.Sprintf("t%d", i))

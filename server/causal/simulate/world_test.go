@@ -44,7 +44,7 @@ const (
 const maxSteps = 200_000
 
 func newWorld(d *dice) *world {
-	w := &world{broker: newBroker(), dice: d, count: map[string]int{}, looks: true}
+	w := &world{broker: newBroker(), dice: d, count: map[string]int{}}
 	w.acks, w.custody, w.eager = d.n(3), d.chance(70), d.chance(50)
 	if d.chance(10) {
 		w.disks, w.budget.cuts = true, 2
