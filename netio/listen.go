@@ -185,6 +185,13 @@ func (s *Server) admit(ln *listener, fd int, remote netip.AddrPort) {
 	case !s.limits.enter(remote.Addr()):
 		s.rejectedPerIP.Add(1)
 	default:
+		if s.gate != nil {
+			if ms := s.gate(remote.Addr()); ms > 0 {
+				s.limits.leave(remote.Addr())
+				s.refuse(ln.loop, fd, ms)
+				return
+			}
+		}
 		s.place(ln, fd, remote)
 		return
 	}

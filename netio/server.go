@@ -100,8 +100,11 @@ type Server struct {
 	rejectedOwn   atomic.Int64
 	paced         atomic.Int64
 	acceptErrors  atomic.Int64
-	nextLoop      int  // of the accepting loop
-	pace          pace // likewise
+	rejectedGate  atomic.Int64
+	gate          Gate
+	delayed       map[*delayed]struct{} // of the accepting loop
+	nextLoop      int                   // likewise
+	pace          pace                  // likewise
 
 	mu        sync.Mutex  // guards the two below
 	listeners []*listener // only read once started
@@ -126,6 +129,7 @@ func New(cfg Config, h Handler) (*Server, error) {
 	s := &Server{cfg: cfg, handler: h, start: time.Now()}
 	s.shakes.work = make(chan struct{}, handshakeWorkers())
 	s.limits.counts = map[netip.Addr]int{}
+	s.delayed = map[*delayed]struct{}{}
 	s.limits.rules.Store(&limitRules{Limits: NoLimits()})
 	for i := range cfg.Loops {
 		l, err := newLoop(s, i)
@@ -177,6 +181,7 @@ func (s *Server) StopAccepting() {
 		for _, ln := range s.listeners {
 			ln.close()
 		}
+		s.closeDelayed(s.loops[0])
 	}))
 }
 

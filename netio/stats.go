@@ -12,6 +12,7 @@ type Stats struct {
 	RejectedListener  int64 // over MaxConns of their listener
 	Paced             int64 // times that accepting rested to keep to ConnsPerSecond
 	RejectedPerIP     int64 // over MaxConnsPerIP
+	RejectedGate      int64 // refused by the Gate
 	AcceptErrors      int64 // no descriptors left, and the like
 	IdleClosed        int64
 	Handshakes        int64 // of TLS, done
@@ -61,7 +62,7 @@ func (s *loopStats) publish(l *Loop) {
 func (s *Server) Stats() Stats {
 	st := Stats{
 		RejectedTotal: s.rejectedTotal.Load(), RejectedPerIP: s.rejectedPerIP.Load(), AcceptErrors: s.acceptErrors.Load(),
-		RejectedListener: s.rejectedOwn.Load(), Paced: s.paced.Load(),
+		RejectedListener: s.rejectedOwn.Load(), RejectedGate: s.rejectedGate.Load(), Paced: s.paced.Load(),
 		Conns: s.conns.Load(),
 	}
 	for _, l := range s.loops {

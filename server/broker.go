@@ -219,6 +219,7 @@ func (b *Broker) openPorts() (err error) {
 	if err != nil {
 		return err
 	}
+	b.net.SetGate(b.api.Connected)
 	if err := b.net.SetLimits(limitsOf(c)); err != nil {
 		return err
 	}

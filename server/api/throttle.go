@@ -218,6 +218,15 @@ func (op *fetchOp) answerThrottled() {
 	op.send()
 }
 
+// Connected counts a new connection from an address; above 0 it is over connection_creation_rate, and to be closed after so many ms: for
+// netio.Server.SetGate.
+func (s *Service) Connected(peer netip.Addr) (delayMs int64) {
+	if !s.quotas.Addresses() {
+		return 0
+	}
+	return s.quotas.Connect(peer, s.now())
+}
+
 // setQuotas puts the quotas of the catalog in force.
 func (s *Service) setQuotas(all []*catalog.Quota) {
 	limits := make([]quota.Limits, 0, len(all))

@@ -55,6 +55,9 @@ func (m *Manager) Set(all []Limits) {
 // Rules are the limits on users and client ids; nil when there are none.
 func (m *Manager) Rules() *Rules { return m.rules.Load() }
 
+// Addresses tells whether any address has a limit.
+func (m *Manager) Addresses() bool { return m.addresses.Load() != nil }
+
 // account is what one kind of quota means for a client.
 type account struct {
 	meter *meter // nil: no limit
