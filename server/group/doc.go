@@ -1,5 +1,5 @@
 // Package group is the state machine of one shard of the group coordinator: classic consumer groups (JoinGroup, SyncGroup, Heartbeat,
-// LeaveGroup) and committed offsets, as Apache Kafka 3.7 keeps them in __consumer_offsets. A Shard implements coordinator.State; the
+// LeaveGroup), consumer groups (KIP-848) and committed offsets, as Apache Kafka 3.7 keeps them in __consumer_offsets. A Shard implements coordinator.State; the
 // runtime of package coordinator feeds it operations, records and alarms on one goroutine. Records are Apache's own: OffsetCommitKey v1
 // with OffsetCommitValue v3 (v1 when a commit brings its own retention), GroupMetadataKey v2 with GroupMetadataValue v3.
 //
@@ -39,8 +39,15 @@
 //   - Which of two protocols with as many votes is taken, and who leads when the leader is gone, Apache leaves to its hash tables; here
 //     whoever came first decides.
 //
-// # Groups of another protocol
+// # Groups of the consumer protocol (KIP-848)
 //
-// A group is a sum by pointers: none for a simple group, classic for this protocol. One more pointer takes consumer groups (KIP-848); their
-// keys (3 and above) are passed over by Replay until then, and stay in the topic.
+// A group is a sum by pointers: none for a simple group, classic or consumer for those with members. ConsumerHeartbeat, ConsumerDescribe
+// and the files consumer_*.go and assignor*.go serve consumer groups as Apache 3.7 offers them early; with Config.Consumer nil they are off
+// and their records (keys 3-8) are passed over and stay in the topic. All of such a group follows from its records and changes in Replay
+// alone, but for its members' alarms and for when it last looked at its topics. No partition has two owners: a member gets what nobody has,
+// and what it is to give up stays its own until it says so or is taken out.
+//
+// Unlike Apache: topics within a record and members within a batch are in the order of their ids, where Apache has that of its hash tables;
+// members that subscribe to different topics are balanced by single moves, which now and then balances better; a member all of whose topics
+// are gone is answered (Apache fails, -1); texts of errors are other ones.
 package group
