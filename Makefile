@@ -3,7 +3,7 @@ GO     ?= go
 ARGS   ?=
 FUZZTIME ?= 20s
 
-.PHONY: run build test soak mutants torture race interop interop-short kgo-suite fuzz bench generate lint cover
+.PHONY: run build test soak mutants torture race interop interop-short kgo-suite fuzz bench bench-compare bench-rivals generate lint cover
 
 run: build ## build and run the broker: data in ./data, port 9092
 	./bin/kaas serve $(ARGS)
@@ -56,6 +56,22 @@ fuzz:
 
 bench: build
 	./bin/kaas bench $(ARGS)
+
+# Everything that bench compare and bench engine measure, against the last stored run: fails when a figure is more than 10 % worse beyond the
+# spread of both runs. Missed bars are told and do not count here. Wants a quiet machine, about 15 minutes.
+bench-compare: build
+	rm -f bin/bench-new.jsonl
+	-./bin/kaas bench compare --results bin/bench-new.jsonl $(ARGS)
+	./bin/kaas bench engine --results bin/bench-new.jsonl
+	./bin/kaas bench diff bench/results/compare.jsonl bin/bench-new.jsonl
+
+# kaas beside Apache Kafka and kfake with real clients; the results are stored, and BENCHMARKS.md and its charts renewed. Wants Java, Maven and a C
+# compiler, a quiet machine, and the better part of an hour.
+ROUNDS_RIVALS ?= 3
+bench-rivals: build
+	.ci/java
+	-./bin/kaas bench rivals --rounds $(ROUNDS_RIVALS) --results bench/results/rivals.jsonl $(ARGS)
+	./bin/kaas bench report
 
 generate:
 	$(GO) generate ./...

@@ -70,7 +70,7 @@ func limits(f *pflag.FlagSet, s *work.Spec) {
 func producing(f *pflag.FlagSet, s *work.Spec) {
 	f.IntVar(&s.Partitions, "partitions", s.Partitions, "create the topic with so many partitions (0: it must exist)")
 	f.IntVar(&s.RecordSize, "record-size", s.RecordSize, "bytes of a record's value")
-	f.IntVar(&s.BatchBytes, "batch-bytes", s.BatchBytes, "most bytes of a batch before compression; at least one record")
+	f.IntVar(&s.BatchBytes, "batch-bytes", s.BatchBytes, "most bytes of a batch before compression, at least one record (0: one record by kaas, the library's own by franz-go)")
 	f.DurationVar(&s.Linger, "linger", 0, "how long a batch waits for more records (franz-go; kaas always sends full batches)")
 	f.IntVar(&s.Acks, "acks", s.Acks, "acknowledgements: -1, 0 or 1")
 	f.IntVar(&s.InFlight, "in-flight", s.InFlight, "requests in flight per client")

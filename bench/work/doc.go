@@ -116,7 +116,7 @@ func Defaults(kind string) Spec {
 	}
 	switch kind {
 	case EndToEnd, Mixed:
-		s.Rate, s.BatchBytes, s.Clients, s.Partitions = 1000, 1, 1, 1
+		s.Rate, s.BatchBytes, s.Clients, s.Partitions = 1000, 0, 1, 1
 	case Consume:
 		s.Partitions = 0
 	case Connections:
