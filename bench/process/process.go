@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	startTimeout = 60 * time.Second
+	startTimeout = 180 * time.Second // a Java broker on a busy machine
 	stopTimeout  = 60 * time.Second
 	pollPause    = 100 * time.Microsecond
 	peakPause    = 20 * time.Millisecond
