@@ -21,6 +21,15 @@ func TestNoAllocationPerRequest(t *testing.T) {
 			c.create("each", 1, "flush.messages", "1")
 			c.create("some", 1, "flush.messages", "3", "flush.ms", "1")
 			set := records(string(make([]byte, 1000)))
+			c.create("txn", 1)
+			x := c.producer("x")
+			inTxn := c.frame(api.KeyProduce, 9, x.request("txn", 0, "v")) // repeated, it is known again, and verified by the open transaction
+			if code := x.add("txn", 0); code != api.ErrNone {
+				t.Fatal(code)
+			}
+			if code := x.put("txn", 0, "v"); code != api.ErrNone {
+				t.Fatal(code)
+			}
 			for _, test := range []struct {
 				name  string
 				frame []byte
@@ -30,6 +39,7 @@ func TestNoAllocationPerRequest(t *testing.T) {
 				{"produce with flush.messages=1", c.frame(api.KeyProduce, 9, produceRequest("each", 0, 1, set))},
 				{"produce with a commit now and then", c.frame(api.KeyProduce, 9, produceRequest("some", 0, 1, set))},
 				{"produce v3", c.frame(api.KeyProduce, 3, produceRequest("t", 1, -1, set))},
+				{"produce in an open transaction", inTxn},
 				{"fetch", c.frame(api.KeyFetch, 12, fetchRequest("t", 0, 0, 0, 0))},
 				{"fetch v4", c.frame(api.KeyFetch, 4, fetchRequest("t", 0, 3, 0, 0))},
 				{"fetch of nothing", c.frame(api.KeyFetch, 12, fetchRequest("t", 0, 1<<40, 0, 0))},
