@@ -40,6 +40,7 @@ var scenarios = []scenario{
 	{name: "seed above an open transaction", play: openTransaction, floors: []string{"hold"}},
 	{name: "former sink", play: formerSink, floors: []string{"hold"}},
 	{name: "lost store", play: lostStore, floors: []string{"hold"}, always: []string{"reset"}},
+	{name: "echo of a lost store", play: lostEcho, floors: []string{"hold"}, always: []string{"reset"}},
 	{name: "rewinds", play: rewinds, floors: []string{"rewind", "replay", "restore"}},
 	{name: "aborted", play: abortedRecords, floors: []string{"aborted", "hold"}},
 	{name: "retention under way", play: retention, floors: []string{"prune", "truncated", "hold", "custody upgraded"}},
@@ -424,6 +425,21 @@ func lostStore(w *world) {
 	w.finish()
 }
 
+// lostEcho: A loses its store and its sinks. What it sent to t5 it hears of from B, by numbers, and nobody but A tells C.
+func lostEcho(w *world) {
+	w.acks, w.custody, w.budget.cuts = acksNever, false, 0
+	w.make("t1", "t2", "t3", "t4", "t5")
+	a := w.stage("A", topics("t1"), topics("t5", "t2"), forward)
+	w.stage("B", topics("t2"), topics("t4"), forward)
+	w.client("p", script(5, 4, "t1"))
+	w.finish()
+	a.crash()
+	a.reset()
+	a.sources, a.sinks = topics("t4"), topics("t3")
+	w.stage("C", topics("t3", "t5"), nil, consume).behind = "t5"
+	w.finish()
+}
+
 func rewinds(w *world) {
 	w.chain()
 	w.client("p", script(10, 3, "t1"))
@@ -453,7 +469,7 @@ func retention(w *world) {
 		return forward(h, d)
 	})
 	w.client("q", script(12, 3, "t5"))
-	w.stage("C", topics("t3", "t1", "t4"), nil, consume)
+	w.stage("C", topics("t3", "t1", "t4"), nil, consume).behind = "t4"
 	w.client("p", script(12, 3, "t1"))
 	w.budget.prunes, w.budget.sweeps, w.budget.crashes = 8, 16, 2
 	w.finish()
