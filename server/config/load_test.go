@@ -66,7 +66,6 @@ kaas.memory.max.bytes=2097152
 kaas.memory.full.policy=refuse
 kaas.compressed.batch.validation=full
 kaas.inflight.max.bytes=3145728
-queued.max.request.bytes=26
 kaas.loops=5
 kaas.open.files.max=99
 kaas.commit.journal.bytes=77
@@ -103,7 +102,7 @@ max.connection.creation.rate=22
 kaas.tls.handshake.timeout.ms=23
 kaas.tls.handshakes.max=24`)
 	want := Broker{NodeID: 7, Rack: "r1", DataDir: "/data/kaas", Memory: true, MemoryMaxBytes: 2 << 20, MemoryRefuse: true,
-		FullBatchValidation: true, InflightMaxBytes: 3 << 20, QueuedMaxRequestBytes: 26, Loops: 5, OpenFilesMax: 99, CommitJournalBytes: 77, CommitThreads: 3, RecoveryThreads: 6,
+		FullBatchValidation: true, InflightMaxBytes: 3 << 20, QueuedMaxRequestBytes: -1, Loops: 5, OpenFilesMax: 99, CommitJournalBytes: 77, CommitThreads: 3, RecoveryThreads: 6,
 		MetricsListen: "h:0", Pprof: true,
 		NumPartitions: 8, DefaultReplicationFactor: 2, MaxConnections: 10, MaxConnectionsPerIP: 9, ConnectionCreationRate: 22, HandshakeTimeout: 23 * time.Millisecond, HandshakesMax: 24, InterBroker: "PLAINTEXT", ConnectionsPerHost: map[string]int32{"h": 1},
 		SocketRequestMaxBytes: 11, SocketSendBuffer: -1, SocketReceiveBuffer: 13, ListenBacklog: 14, FetchMaxBytes: 2048, FetchSessionSlots: 15,
