@@ -74,8 +74,8 @@ func (w *world) ofVictim(h *host) {
 		w.add("the power will go", actCut, h, 0)
 	}
 	if w.looks && holds && w.steps%5 == 0 {
-		if _, ok := h.lookable(); ok {
-			w.add("look back", actLook, h, 0)
+		if _, ok := h.lookable(true); ok {
+			w.add("look back", actLook, h, 1)
 		}
 	}
 	if b.sweeps > 0 {

@@ -91,15 +91,15 @@ func (w *world) look(u causal.Unmet) causal.LookBack {
 	return l
 }
 
-// lookable is a claim that a scan would settle.
-func (h *host) lookable() (causal.LookBack, bool) {
+// lookable is a claim that a scan would settle, or any of those that a scan may be tried for.
+func (h *host) lookable(any bool) (causal.LookBack, bool) {
 	for _, b := range h.node.Explain() {
 		for _, u := range b.Unmet {
 			if !u.Sequenced || h.w.logs[u.Channel].destroyed {
 				continue
 			}
 			l := h.w.look(u)
-			if l.Found && l.Offset <= u.Frontier || !(l.Found && l.Sequence == u.Claimed) && l.LastStable >= l.Watermark && l.LogStart > 0 {
+			if any || l.Found && l.Offset <= u.Frontier || !(l.Found && l.Sequence == u.Claimed) && l.LastStable >= l.Watermark && l.LogStart > 0 {
 				return l, true
 			}
 		}
@@ -107,9 +107,9 @@ func (h *host) lookable() (causal.LookBack, bool) {
 	return causal.LookBack{}, false
 }
 
-// lookBack settles such a claim.
-func (h *host) lookBack() {
-	l, ok := h.lookable()
+// lookBack tells the node what a scan found.
+func (h *host) lookBack(any bool) {
+	l, ok := h.lookable(any)
 	if !ok {
 		return
 	}

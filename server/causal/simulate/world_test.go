@@ -75,7 +75,7 @@ var (
 	actCommit  = func(_ *world, h *host, _ int) { h.commit() }
 	actTick    = func(_ *world, h *host, _ int) { h.tick() }
 	actSweep   = func(w *world, h *host, _ int) { w.budget.sweeps--; h.sweep() }
-	actLook    = func(_ *world, h *host, _ int) { h.lookBack() }
+	actLook    = func(_ *world, h *host, any int) { h.lookBack(any > 0) }
 	actProduce = func(w *world, _ *host, i int) { w.clients[i].produce() }
 	actRead    = func(w *world, _ *host, i int) { w.clients[i/100].read(i % 100) }
 	actOpen    = func(w *world, _ *host, _ int) { w.budget.strangers--; w.stranger() }
@@ -167,7 +167,7 @@ func (w *world) lastResort() {
 	}
 	for _, h := range w.hosts {
 		if h.up && w.looks && w.broken != neverLooks {
-			if _, ok := h.lookable(); ok {
+			if _, ok := h.lookable(false); ok {
 				w.add("look back", actLook, h, 0)
 			}
 		}
