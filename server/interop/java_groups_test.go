@@ -5,6 +5,7 @@ package interop
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -124,7 +125,15 @@ func javaResets(t *testing.T, topic string, first time.Time, groups func(t *test
 		args := append([]string{"--group", "g1", "--reset-offsets", "--execute", "--topic", topic}, strings.Fields(mode.args)...)
 		wantMatch(t, mode.args, groups(t, args...), "g1 +"+topic+mode.want)
 	}
-	out := groups(t, "--group", "g1", "--reset-offsets", "--dry-run", "--all-topics", "--to-earliest")
+	plan := filepath.Join(t.TempDir(), "plan.csv")
+	if err := os.WriteFile(plan, fmt.Appendf(nil, "%s,0,3\n%s,1,6\n", topic, topic), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantMatch(t, "from a file", groups(t, "--group", "g1", "--reset-offsets", "--execute", "--from-file", plan), "g1 +"+topic+" +1 +6")
+	out := groups(t, "--group", "g1", "--reset-offsets", "--dry-run", "--export", "--all-topics", "--to-current")
+	wantMatch(t, "export", out, `(?m)^"?`+topic+`"?,1,6$`)
+	wantMatch(t, "all topics", groups(t, "--group", "g1", "--reset-offsets", "--execute", "--all-topics", "--to-offset", "2"), "g1 +"+topic+" +1 +2")
+	out = groups(t, "--group", "g1", "--reset-offsets", "--dry-run", "--all-topics", "--to-earliest")
 	wantMatch(t, "dry run", out, topic+" +0 +0")
 	wantMatch(t, "after a dry run", groups(t, "--describe", "--group", "g1"), "g1 +"+topic+" +1 +2 +10 +8")
 }
