@@ -198,7 +198,7 @@ type owner int
 const (
 	ours    owner = iota
 	another       // topic's
-	nobodys       // it was made just before the power went: nothing in it was acknowledged
+	nobodys       // it was made just before the power went, and nothing in it was acknowledged as durable; or somebody emptied the file
 )
 
 // topicIDKey begins the line of partition.metadata that says whose the directory is.
@@ -249,10 +249,10 @@ func (ld *loader) disown(o owner, dirty bool) {
 		l.e.journal.forget(l.name())
 		l.e.cleaner.forget(l)
 		ld.start, dirty = 0, false
+		l.e.setAside(ld.dir, nil, 0)
 	} else {
-		l.e.cfg.Logger.Warn("the power went before anything in the directory was durable, setting it aside", "log", l.name())
+		l.e.strand(ld.dir)
 	}
-	l.e.setAside(ld.dir, nil, 0)
 	ld.st.end, ld.st.marked = ld.start, dirty
 	ld.st.epochs.assign(l.spec.LeaderEpoch, ld.st.end)
 }

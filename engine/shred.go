@@ -20,6 +20,7 @@ const (
 	shredBusyMs = 1000
 
 	deleteSuffix  = "-delete"             // ends the names of directories that are being removed
+	straySuffix   = "-stray"              // ends those of directories that wait for an operator, as in Apache Kafka
 	deletedSuffix = segment.DeletedSuffix // ends those of files
 )
 
@@ -49,6 +50,18 @@ func (e *Engine) setAside(dir string, segs []*segment.Segment, delayMs int64) {
 		return
 	}
 	e.reap(to, segs, delayMs)
+}
+
+// strand renames a directory of which nobody knows whose it is. It stays until an operator decides: its bytes may be all that is left of a
+// log of which only partition.metadata was damaged.
+func (e *Engine) strand(dir string) {
+	to := dir + "." + randomHex() + straySuffix
+	if err := e.cfg.FS.Rename(dir, to); err != nil {
+		e.cfg.Logger.Error("directory with an empty partition.metadata could not be set aside", "dir", dir, "error", err)
+		return
+	}
+	e.cfg.Logger.Error("partition.metadata is empty: set aside and left alone. After a power cut nothing in it was acknowledged as durable. "+
+		"If the file was damaged, stop the broker, write the topic's id into it and give the directory its name again", "dir", dir, "now", to)
 }
 
 // reap removes a directory and the files in it.

@@ -100,10 +100,35 @@ func TestFilesBesideTheLogAreRebuilt(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
+					if name == "empty" && files == "partition.metadata" {
+						checkStranded(t, to)
+						return
+					}
 					checkRebuilt(t, start(t, to), batches, at)
 				})
 			}
 		}
+	}
+}
+
+// checkStranded: an empty partition.metadata does not tell whose the directory is. It is not served, and not a byte of it goes.
+func checkStranded(t *testing.T, dir string) {
+	t.Helper()
+	const first = "00000000000000000000.log"
+	want, err := os.ReadFile(filepath.Join(dir, "t-0", first))
+	if err != nil || len(want) == 0 {
+		t.Fatalf("%d bytes, %v", len(want), err)
+	}
+	b := start(t, dir)
+	b.dial().wantEmpty("t")
+	b.stop()
+	start(t, dir).stop() // does not remove it either
+	found, err := filepath.Glob(filepath.Join(dir, "t-0.*-stray", first))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("set aside: %v, %v", found, err)
+	}
+	if got, err := os.ReadFile(found[0]); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes were set aside of %d, %v", len(got), len(want), err)
 	}
 }
 
