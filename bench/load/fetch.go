@@ -114,7 +114,7 @@ func newFetcher(cfg FetchConfig) (*fetcher, error) {
 		return nil, err
 	}
 	f := &fetcher{cfg: cfg, headBytes: frames.FetchAnswerBytes(len(cfg.Topic)), latency: NewRecorder()}
-	first, err := f.beginnings(leaders)
+	first, filled, err := f.beginnings(leaders)
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +126,10 @@ func newFetcher(cfg FetchConfig) (*fetcher, error) {
 		c := &f.conns[i]
 		c.fd = -1
 		c.head, c.peek = make([]byte, 0, f.headBytes), make([]byte, 0, batchPeek)
-		for p := i % len(leaders); p < len(leaders); p += len(f.conns) {
-			if leaders[p] != leaders[i%len(leaders)] {
+		address := leaders[filled[i%len(filled)]]
+		for n := i % len(filled); n < len(filled); n += len(f.conns) {
+			p := filled[n]
+			if leaders[p] != address {
 				f.close()
 				return nil, fmt.Errorf("partition %d has a leader of its own: use a connection for each", p)
 			}
@@ -135,7 +137,7 @@ func newFetcher(cfg FetchConfig) (*fetcher, error) {
 			c.parts = append(c.parts, fetchPart{frame, at, first[p]})
 		}
 		c.next = c.parts[0].first
-		if c.fd, err = f.poll.connect(leaders[i%len(leaders)], i); err != nil {
+		if c.fd, err = f.poll.connect(address, i); err != nil {
 			f.close()
 			return nil, err
 		}
@@ -143,15 +145,15 @@ func newFetcher(cfg FetchConfig) (*fetcher, error) {
 	return f, nil
 }
 
-// beginnings returns the log start of every partition.
-func (f *fetcher) beginnings(leaders []string) ([]int64, error) {
-	first := make([]int64, len(leaders))
+// beginnings returns the log start of every partition, and the numbers of those that are not empty, at least one.
+func (f *fetcher) beginnings(leaders []string) (first []int64, filled []int, err error) {
+	first = make([]int64, len(leaders))
 	controls := map[string]*Control{}
 	for p, address := range leaders {
 		if controls[address] == nil {
 			c, err := Dial(address, 30*time.Second)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			defer c.Close()
 			controls[address] = c
@@ -160,14 +162,17 @@ func (f *fetcher) beginnings(leaders []string) ([]int64, error) {
 		if err == nil {
 			first[p], err = controls[address].Offset(f.cfg.Topic, p, -2)
 		}
-		if err == nil && last == first[p] {
-			err = fmt.Errorf("partition %d of %s is empty", p, f.cfg.Topic)
-		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if last > first[p] {
+			filled = append(filled, p)
 		}
 	}
-	return first, nil
+	if len(filled) == 0 {
+		return nil, nil, fmt.Errorf("topic %s is empty", f.cfg.Topic)
+	}
+	return first, filled, nil
 }
 
 func (f *fetcher) close() {
