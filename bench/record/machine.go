@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,22 @@ type Calibration struct {
 	Load1         float64 `json:"load_1"`            // what else was running
 	FdatasyncP50  float64 `json:"fdatasync_p50_us"`  // 4 KiB written into existing blocks, then synced
 	FdatasyncRate float64 `json:"fdatasync_per_sec"` // of the same
+}
+
+// Begin makes what the records of one run have in common, says it on out, and touches memory once as scale, the share of the work, asks.
+// dir is on the disk that is measured.
+func Begin(out io.Writer, dir string, scale float64) (Record, error) {
+	r := Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: Commit(), Machine: ThisMachine()}
+	var err error
+	if r.Calibration, err = Calibrate(dir); err != nil {
+		return r, err
+	}
+	if err := TouchMemory(dir, int64(2<<30*scale)); err != nil {
+		return r, err
+	}
+	fmt.Fprintf(out, "commit %s, %d × %s, Linux %s, load %.1f; CPU loop %.0f ms, fdatasync %.0f µs\n", r.Commit, r.Machine.Cores, r.Machine.CPU,
+		r.Machine.Kernel, r.Calibration.Load1, r.Calibration.CPULoopMs, r.Calibration.FdatasyncP50)
+	return r, nil
 }
 
 // ThisMachine describes the machine that this process runs on.

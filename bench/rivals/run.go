@@ -46,15 +46,10 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	base := record.Record{Time: time.Now().UTC().Format(time.RFC3339), Commit: record.Commit(), Machine: record.ThisMachine()}
-	if base.Calibration, err = record.Calibrate(dir); err != nil {
+	base, err := record.Begin(opt.Out, dir, opt.Scale)
+	if err != nil {
 		return err
 	}
-	if err := record.TouchMemory(dir, int64(2<<30*opt.Scale)); err != nil {
-		return err
-	}
-	fmt.Fprintf(opt.Out, "commit %s, %d × %s, Linux %s, load %.1f; CPU loop %.0f ms, fdatasync %.0f µs\n", base.Commit, base.Machine.Cores, base.Machine.CPU,
-		base.Machine.Kernel, base.Calibration.Load1, base.Calibration.CPULoopMs, base.Calibration.FdatasyncP50)
 	counted := canCount()
 	if !counted {
 		fmt.Fprintln(opt.Out, "instructions are not counted: perf has no such counter on this machine")
