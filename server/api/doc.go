@@ -14,8 +14,9 @@
 // What concerns every API, for docs/api-reference.md (which is made of the comments that open the handlers' files; a line that begins
 // with the word below begins a point):
 //
-// Deviation: clients are neither authenticated nor encrypted nor authorized: whoever reaches the port may do everything, and authorized
-// operations, where a client asks for them, are all there are. TLS, SASL and ACLs are not served yet; their settings stop the start.
+// Deviation: clients are not authorized, and only a TLS listener that asks for certificates knows who they are: whoever reaches a port may
+// do everything, and authorized operations, where a client asks for them, are all there are. SASL and ACLs are not served yet; their
+// settings stop the start.
 // Deviation: a partition has one replica, this broker. Nothing is replicated, elected or moved, and a larger replication factor is
 // refused, as Apache does with one broker.
 // Deviation: under kaas.durability=group-commit the high watermark is the durable end of the log, not its end, so no client sees a record that a
