@@ -169,8 +169,53 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestPowerCut: the power goes at every operation of a first clean and of one that drops tombstones and merges segments; whatever
-// is left, a start finds the last value of each key, resurrects none, and can clean on.
+// powerCuts collects the disks that a power cut at each operation of a clean may leave. Its hook runs in the goroutines of the operations:
+// the background removes what goes while the clean is still busy, and after it. So the hook only takes the disks, and checks are for the
+// test's goroutine, when the background is done: the history they compare with is not to grow meanwhile.
+type powerCuts struct {
+	disk *crashfs.Disk
+	gone sync.WaitGroup // files that have lost their names and are not yet removed
+
+	mu       sync.Mutex // guards what follows
+	rng      *rand.Rand
+	cuts     []powerCut
+	removals int // in the background
+}
+
+type powerCut struct {
+	op   crashfs.Op
+	disk *crashfs.Disk
+}
+
+func (p *powerCuts) see(op crashfs.Op) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cuts = append(p.cuts, powerCut{op, p.disk.Crash(p.rng)})
+	if !strings.HasSuffix(op.Name, ".deleted") {
+		return
+	}
+	switch op.Kind {
+	case crashfs.OpRename:
+		p.gone.Add(1)
+	case crashfs.OpRemove:
+		p.removals++
+		p.gone.Done()
+	}
+}
+
+// cleanAndCut cleans all that is due, and returns how many cleans that took, and the cuts, once the background has removed what the cleans
+// replaced.
+func (r *rig) cleanAndCut(rng *rand.Rand) (cleans int, p *powerCuts) {
+	p = &powerCuts{disk: r.disk, rng: rng}
+	r.disk.OnOp(p.see)
+	cleans = r.e.Clean()
+	p.gone.Wait()
+	r.disk.OnOp(nil)
+	return cleans, p
+}
+
+// TestPowerCut: the power goes at every operation of a first clean and of one that drops tombstones and merges segments, and of the removal of
+// what they replaced; whatever is left, a start finds the last value of each key, resurrects none, and can clean on.
 func TestPowerCut(t *testing.T) {
 	for seed := range uint64(*crashSeeds) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -181,36 +226,38 @@ func TestPowerCut(t *testing.T) {
 		for round := range 3 {
 			r.durable()
 			r.now = r.now.Add(2000 * 1e6)
-			n := 0
-			r.disk.OnOp(func(op crashfs.Op) {
-				n++
-				what := fmt.Sprintf("seed %d round %d: cut at %v", seed, round, op)
-				after := newRig(t, nil)
-				after.disk, after.cfg, after.now, after.seq = r.disk.Crash(rng), r.cfg, r.now, r.seq
-				after.fs, after.conf = after.disk, r.conf
-				if err := after.open(); err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
-				h.check(after, what)
-				if end := after.l.Offsets().LogEnd; end != r.l.Offsets().LogEnd {
-					t.Fatalf("%s: log end %d, was %d", what, end, r.l.Offsets().LogEnd)
-				}
-				after.e.Clean()
-				h.check(after, what+", cleaned again")
-				after.close()
-				if left := slices.Concat(after.disk.Files("*.cleaned"), after.disk.Files("*.swap")); len(left) != 0 {
-					t.Fatalf("%s: left %v", what, left)
-				}
-			})
-			cleans := r.e.Clean()
-			r.disk.OnOp(nil)
-			if cleans == 0 || n < 20 {
-				t.Fatalf("seed %d round %d: %d cleans, %d operations", seed, round, cleans, n)
+			cleans, p := r.cleanAndCut(rng)
+			if cleans == 0 || len(p.cuts) < 20 || p.removals == 0 {
+				t.Fatalf("seed %d round %d: %d cleans, %d operations, %d removals", seed, round, cleans, len(p.cuts), p.removals)
+			}
+			for _, c := range p.cuts {
+				h.restart(r, c.disk, fmt.Sprintf("seed %d round %d: cut at %v", seed, round, c.op))
 			}
 			h.check(r, "after a clean")
 			h.grow(r)
 		}
 		r.close()
+	}
+}
+
+// restart checks what a start makes of the disk that a power cut has left of r's, and cleans it.
+func (h *history) restart(r *rig, disk *crashfs.Disk, what string) {
+	r.t.Helper()
+	after := newRig(r.t, nil)
+	after.disk, after.cfg, after.now, after.seq = disk, r.cfg, r.now, r.seq
+	after.fs, after.conf = after.disk, r.conf
+	if err := after.open(); err != nil {
+		r.t.Fatalf("%s: %v", what, err)
+	}
+	h.check(after, what)
+	if end := after.l.Offsets().LogEnd; end != r.l.Offsets().LogEnd {
+		r.t.Fatalf("%s: log end %d, was %d", what, end, r.l.Offsets().LogEnd)
+	}
+	after.e.Clean()
+	h.check(after, what+", cleaned again")
+	after.close()
+	if left := slices.Concat(after.disk.Files("*.cleaned"), after.disk.Files("*.swap")); len(left) != 0 {
+		r.t.Fatalf("%s: left %v", what, left)
 	}
 }
 
