@@ -151,8 +151,8 @@ func TestTransactionsKilled(t *testing.T) {
 // copier copies a topic to another exactly once until ctx ends.
 func copier(ctx context.Context, addr, id, from, to string) error {
 	s, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(addr), kgo.TransactionalID(id), kgo.ConsumerGroup(from), kgo.ConsumeTopics(from),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.RequireStableFetchOffsets(),
-		kgo.ProducerLinger(0), kgo.SessionTimeout(6*time.Second), kgo.RebalanceTimeout(6*time.Second),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.ProducerLinger(0), kgo.SessionTimeout(6*time.Second), kgo.RebalanceTimeout(6*time.Second), kgo.TransactionTimeout(6*time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
 	if err != nil {
 		return err
