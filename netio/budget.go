@@ -7,22 +7,28 @@ package netio
 // Pieces of requests that fill it could never be completed, and peers that read nothing would keep out those that do. So one connection of
 // each loop whose peer has read all its answers has a turn, for one request. It is over when that is answered and the answer read, or when
 // the peer has not sent or read a byte for a while. Turns are given as long as some of the last eighth of the budget is free, to peers
-// that have not taken an answer yet as long as some of the one before it is: nobody has more than the budget, however many they are.
+// that have not taken an answer yet as long as some of the one before it is. Those that hold bytes of a request have turns at any level,
+// for nothing else than their end frees these. Above the budget a turn that holds memory does not pass on, or each that has it would take
+// more: what is over the budget is one request and its answer for each loop, however many peers there are, and while all peers send and
+// read, one request after the other is completed.
 //
-// Each loop counts for itself, without atomic operations, and shows its count once a round. So the budget may be exceeded by what the
-// loops do in one round: one frame and its answer for each loop, and the request of each turn.
+// Each loop counts for itself, without atomic operations. It shows its count, and looks at those of the others, once a round and whenever
+// its own has changed by a small step: loops that read much in one round must not use up the budget each for itself.
 
 const (
 	starvedScan    = 64   // connections looked at for a turn at a time
 	fedMax         = 16   // connections read again per round
 	starvedRetryMs = 10   // between two looks at the budget, which other loops may have freed
 	turnStallMs    = 1000 // without a byte, until a turn passes on
+	budgetSteps    = 64   // parts of the budget that all loops together may have used and not shown
 )
 
 // budget is a loop's part in the budget. It belongs to the loop, but for its share in Server.held.
 type budget struct {
 	most, requestsMost int64 // bytes; 0: no limit
 	requests, replies  int64 // held by this loop
+	shown, step        int64 // bytes that the others know of, and how far off that may be
+	stallMs            int64 // turnStallMs
 	others             held  // what the other loops have shown
 	starved            []*Conn
 	exempt             *Conn // has a turn
@@ -40,6 +46,17 @@ const (
 	strangerEighths = 7 // above it turns are for those that took an answer before
 	allEighths      = 8
 )
+
+// init sets the limits of the budget of each of so many loops.
+func (b *budget) init(most, requestsMost int64, loops int) {
+	b.most, b.requestsMost, b.stallMs = max(0, most), max(0, requestsMost), turnStallMs
+	least := b.most
+	if b.requestsMost > 0 && (least == 0 || b.requestsMost < least) {
+		least = b.requestsMost
+	}
+	b.step = least / (budgetSteps * int64(loops))
+	b.timer.Fn = func() {} // the round looks
+}
 
 // above tells whether so many eighths of the budget are used.
 func (b *budget) above(eighths int64) bool {
@@ -63,6 +80,16 @@ func (l *Loop) lookAtBudget() {
 	l.budget.others = sum
 }
 
+// share is called before the budget is asked: it shows what this loop holds and looks at the others, if that is a step away from what they
+// know.
+func (l *Loop) share() {
+	b := &l.budget
+	if off := b.requests + b.replies - b.shown; len(l.server.loops) > 1 && (off > b.step || off < -b.step) {
+		l.stats.show(b)
+		l.lookAtBudget()
+	}
+}
+
 // account brings the count of the partial frame of c up to date.
 func (c *Conn) account() {
 	size := 0
@@ -75,13 +102,19 @@ func (c *Conn) account() {
 	}
 }
 
-// starve queues a connection that has something to read while the budget is used up; false: it may be read.
+// starve queues a connection that has something to read while the budget is used up; false: it may be read, perhaps to find its end.
 func (l *Loop) starve(c *Conn) bool {
-	if b := &l.budget; !b.above(stopEighths) || b.exempt == c {
+	l.share()
+	if b := &l.budget; !b.above(stopEighths) || b.exempt == c || !c.hasInput() {
 		return false
 	}
 	l.queueStarved(c)
 	return true
+}
+
+// hasInput tells whether there are bytes to deliver or to read.
+func (c *Conn) hasInput() bool {
+	return c.kept || c.sec != nil && c.sec.fresh || unread(c.fd) > 0
 }
 
 func (l *Loop) queueStarved(c *Conn) {
@@ -93,6 +126,7 @@ func (l *Loop) queueStarved(c *Conn) {
 // tookFrame is called after each frame: what follows it waits if the budget is used up by now.
 func (l *Loop) tookFrame(c *Conn) {
 	b := &l.budget
+	l.share()
 	if b.exempt == c {
 		b.exemptServed = true
 	}
@@ -101,28 +135,48 @@ func (l *Loop) tookFrame(c *Conn) {
 	}
 }
 
+// endTurn takes the turn from a connection that has used it, or stalls. One that holds memory keeps it above the budget.
+func (l *Loop) endTurn() {
+	b := &l.budget
+	c := b.exempt
+	switch {
+	case c == nil:
+	case c.closed || b.exemptServed && c.head == nil:
+		b.exempt = nil
+	case l.now-max(c.lastActive, c.exemptAt) > b.stallMs && (c.in == nil && c.head == nil || !b.above(allEighths)):
+		b.exempt = nil // it queues again when it is read
+	}
+}
+
+// mayHaveTurn tells whether a connection of the queue may have the turn, which nobody has.
+func (b *budget) mayHaveTurn(c *Conn) bool {
+	switch {
+	case c.head != nil:
+		return false
+	case c.in != nil || !b.above(strangerEighths):
+		return true
+	}
+	return c.proven && !b.above(allEighths)
+}
+
 // feed lets connections of the queue go on. At the end of a round.
 func (l *Loop) feed() {
 	b := &l.budget
-	if c := b.exempt; c != nil {
-		stalled := l.now-max(c.lastActive, c.exemptAt) > turnStallMs
-		if stalled && c.readable() {
-			l.queueStarved(c)
-		}
-		if stalled || c.closed || b.exemptServed && c.head == nil {
-			b.exempt = nil
-		}
-	}
+	l.endTurn()
 	if len(b.starved) == 0 {
 		return
 	}
 	for n := 0; n < fedMax && len(b.starved) > 0 && !b.above(feedEighths); n++ {
 		l.nourish(b.pop())
 	}
-	for n := 0; n < starvedScan && n < len(b.starved) && b.exempt == nil && b.above(feedEighths) && !b.above(allEighths); n++ {
-		if c := b.pop(); c.head != nil || !c.proven && b.above(strangerEighths) {
+	for n := min(starvedScan, len(b.starved)); n > 0 && b.exempt == nil && b.above(feedEighths); n-- {
+		switch c := b.pop(); {
+		case c.closed:
+		case !c.hasInput():
+			l.nourish(c) // it queues again when something comes
+		case !b.mayHaveTurn(c):
 			b.starved = append(b.starved, c)
-		} else if !c.closed {
+		default:
 			b.exempt, b.exemptServed, c.exemptAt = c, false, l.now
 			l.nourish(c)
 		}

@@ -40,6 +40,9 @@ func TestBudgetOfUnreadReplies(t *testing.T) {
 		}
 		r.Send()
 	}})
+	for _, l := range s.Loops() {
+		onLoop(t, l, func() { l.budget.stallMs = 20 })
+	}
 	var conns []net.Conn
 	polite := dial(t, addr)
 	write(t, polite, appendFrame(nil, pattern(0, 100)))
@@ -152,27 +155,73 @@ func TestBudgetOfRequests(t *testing.T) {
 
 // Whoever has his turn although the budget is used up, and sends nothing, loses it to the next.
 func TestBudgetTurnPasses(t *testing.T) {
-	const budget = 100_000
+	const budget, size = 1 << 20, 800 << 10 // the buffer of the frame is 7/8 of the budget
 	s, addr := serve(t, Config{Loops: 1, InflightBytes: budget}, &hooks{frame: echo})
+	l := s.Loops()[0]
+	stallAfter := func(ms int64) { onLoop(t, l, func() { l.budget.stallMs = ms }) }
+	stallAfter(20)
 	full, stalled, next := dial(t, addr), dial(t, addr), dial(t, addr)
 	for _, conn := range []net.Conn{full, stalled, next} {
 		write(t, conn, appendFrame(nil, pattern(0, 10)))
 		wantFrame(t, conn, pattern(0, 10))
 	}
-	write(t, full, append(binary.BigEndian.AppendUint32(nil, 2*budget), make([]byte, budget)...))
-	eventually(t, "the budget is used up", func() bool { return settledHeld(t, s).requests >= budget })
-	write(t, stalled, binary.BigEndian.AppendUint32(nil, 1000))
-	eventually(t, "the first has his turn", func() bool {
-		var is bool
-		onLoop(t, s.Loops()[0], func() { is = s.Loops()[0].budget.exempt != nil })
+	write(t, full, appendFrame(nil, pattern(1, size/2))) // who sent so much gets all of the next buffer at once
+	wantFrame(t, full, pattern(1, size/2))
+	have := s.Stats().BytesIn
+	write(t, full, append(binary.BigEndian.AppendUint32(nil, size), make([]byte, 100)...))
+	arrived(t, s, have+104)
+	eventually(t, "the budget is used up, and nobody has a turn", func() (is bool) {
+		onLoop(t, l, func() { is = l.budget.requests == budget/8*7 && l.budget.exempt == nil })
 		return is
 	})
+	stallAfter(1 << 40)
+	write(t, stalled, binary.BigEndian.AppendUint32(nil, 1000))
+	eventually(t, "the first has his turn", func() (is bool) {
+		onLoop(t, l, func() {
+			c := l.budget.exempt
+			is = c != nil && c.in != nil && len(c.in.b) == 4
+		})
+		return is
+	})
+	stallAfter(20)
 	write(t, next, appendFrame(nil, pattern(3, 1000)))
 	wantFrame(t, next, pattern(3, 1000))
-	write(t, full, make([]byte, budget)) // and so does he who filled it
-	wantFrame(t, full, make([]byte, 2*budget))
+	write(t, full, make([]byte, size-100)) // and so does he who filled it
+	wantFrame(t, full, make([]byte, size))
 	write(t, stalled, pattern(4, 1000))
 	wantFrame(t, stalled, pattern(4, 1000))
+}
+
+// Requests larger than the whole budget are completed, one after the other, though all stop in the middle for longer than a turn lasts.
+func TestBudgetOfLargerFrames(t *testing.T) {
+	const clients, size, budget = 4, 3 << 20, 1 << 20
+	for loops := 1; loops <= 2; loops++ {
+		s, addr := serve(t, Config{Loops: loops, InflightBytes: budget}, &hooks{frame: echo})
+		for _, l := range s.Loops() {
+			onLoop(t, l, func() { l.budget.stallMs = -1 }) // each turn has stalled
+		}
+		done := make(chan error, clients)
+		for i := range clients {
+			conn := dial(t, addr)
+			whole := pattern(i, size)
+			write(t, conn, binary.BigEndian.AppendUint32(nil, size))
+			go func() {
+				got := make([]byte, 4+size)
+				_, err := io.ReadFull(conn, got)
+				if err == nil && !bytes.Equal(got[4:], whole) {
+					t.Errorf("client %d got something else", i)
+				}
+				done <- err
+			}()
+			go func() { _, _ = conn.Write(whole) }()
+		}
+		for range clients {
+			if err := receive(t, done); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "nothing is held", func() bool { return settledHeld(t, s) == held{} })
+	}
 }
 
 // Answers that are encrypted and not read are in the budget too.

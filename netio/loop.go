@@ -98,8 +98,7 @@ func newLoop(s *Server, index int) (*Loop, error) {
 		maxFrame: s.cfg.MaxFrameBytes, pauseReplies: s.cfg.PausePendingReplies, pauseBytes: s.cfg.PausePendingBytes,
 		events: make([]unix.EpollEvent, eventsMax), read: make([]byte, s.cfg.ReadBufferBytes), iov: make([]unix.Iovec, iovMax),
 	}
-	l.budget.most, l.budget.requestsMost = max(0, s.cfg.InflightBytes), max(0, s.cfg.RequestBytes)
-	l.budget.timer.Fn = func() {} // the round looks
+	l.budget.init(s.cfg.InflightBytes, s.cfg.RequestBytes, s.cfg.Loops)
 	l.idle.init(l, s.cfg.IdleMax.Milliseconds())
 	var err error
 	if l.epfd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -315,6 +314,9 @@ func (l *Loop) runReady() {
 			}
 		case c.sec != nil && c.sec.fresh:
 			l.readConn(c)
+			if c.readable() { // while it was not, cannotRead may have stopped its events
+				c.listen(c.interest | unix.EPOLLIN | unix.EPOLLRDHUP)
+			}
 		}
 	}
 	l.readySpare = ready

@@ -43,8 +43,7 @@ type loopStats struct {
 func (s *loopStats) publish(l *Loop) {
 	s.rounds.Add(1)
 	if b := &l.budget; b.requests != s.heldRequests.Load() || b.replies != s.heldReplies.Load() {
-		s.heldRequests.Store(b.requests)
-		s.heldReplies.Store(b.replies)
+		s.show(b)
 	}
 	if l.bytesIn > 0 {
 		s.bytesIn.Add(l.bytesIn)
@@ -56,6 +55,13 @@ func (s *loopStats) publish(l *Loop) {
 		s.bytesOut.Add(l.bytesOut)
 	}
 	l.frames, l.bytesIn, l.bytesOut = 0, 0, 0
+}
+
+// show publishes what the loop of b holds.
+func (s *loopStats) show(b *budget) {
+	s.heldRequests.Store(b.requests)
+	s.heldReplies.Store(b.replies)
+	b.shown = b.requests + b.replies
 }
 
 // Stats adds up the counters of all loops. Any goroutine; takes no lock.
