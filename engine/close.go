@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"kaas/engine/segment"
@@ -139,6 +140,9 @@ func (l *Log) saveFiles(later bool) error {
 			return err
 		}
 	}
+	if err := l.saveSeals(later); err != nil {
+		return err
+	}
 	if err := l.saveProducers(later); err != nil || later {
 		return err
 	}
@@ -162,15 +166,7 @@ func (l *Log) saveProducers(later bool) error {
 	if st.snapshot == st.end || st.producers.Len() == 0 && st.snapshot < 0 {
 		return nil
 	}
-	b, name := st.producers.Snapshot(), segment.FileName(st.end, segment.SnapshotSuffix)
-	var err error
-	if later {
-		// Nothing of that name is in use, and one that does not verify is passed over.
-		err = writeUnsynced(l.e.cfg.FS, l.dir()+"/"+name, b)
-	} else {
-		err = vfs.WriteFile(l.e.cfg.FS, l.dir(), name, b)
-	}
-	if err != nil {
+	if err := l.saveSnapshot(st.end, st.producers.Snapshot(), later); err != nil {
 		return err
 	}
 	st.outdated, st.snapshot = st.snapshot, st.end
@@ -178,6 +174,32 @@ func (l *Log) saveProducers(later bool) error {
 		return nil
 	}
 	return l.dropSnapshot()
+}
+
+// saveSeals writes the snapshots that were to come with seals: when the log is clean nobody else will.
+func (l *Log) saveSeals(later bool) error {
+	l.syncMu.Lock()
+	seals := slices.Concat(l.unsealed, l.seals)
+	l.syncMu.Unlock()
+	for _, s := range seals {
+		there := func(x *segment.Segment) bool { return x.Base() == s.next }
+		if s.snapshot == nil || !slices.ContainsFunc(*l.segs.Load(), there) {
+			continue
+		}
+		if err := l.saveSnapshot(s.next, s.snapshot, later); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveSnapshot is writeSnapshot, without the sync if one of the file system follows: nothing of that name is in use, and one that does not
+// verify is passed over.
+func (l *Log) saveSnapshot(at int64, b []byte, later bool) error {
+	if later {
+		return writeUnsynced(l.e.cfg.FS, l.dir()+"/"+segment.FileName(at, segment.SnapshotSuffix), b)
+	}
+	return l.writeSnapshot(at, b)
 }
 
 // dropSnapshot removes the snapshot of the checkpoint before, unless a roll needs it.

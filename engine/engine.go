@@ -328,7 +328,9 @@ func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, t
 		}); err != nil {
 			failed.Store(true)
 			e.cfg.Logger.Error("log could not be recovered", "log", l.name(), "error", err)
-		} else if err := l.checkpoint(); err != nil && !errors.Is(err, syscall.ENOSPC) {
+		} else if err := l.checkpoint(); err == nil {
+			l.forgetSeals()
+		} else if !errors.Is(err, syscall.ENOSPC) {
 			l.fail(err) // without room for its files it only stays dirty
 		}
 		if n := done.Add(left); progress != nil {

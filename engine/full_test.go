@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"kaas/engine/segment"
+	"kaas/engine/vfs/crashfs"
 )
 
 // TestNoRoomForEpochs: regressions 33. A disk without room for the file of leader epochs does not take the log offline; until the file is
@@ -66,5 +69,68 @@ func TestNoRoomAtRecovery(t *testing.T) {
 	f.kill()
 	if got := f.readAll(f.reopen(nil), 0); !slices.Equal(got, []int64{0, 1}) {
 		t.Errorf("read %v", got)
+	}
+}
+
+// TestNoRoomForSnapshotsAtRecovery: regressions 33. A start of several segments that were not sealed finds no room for the snapshots between
+// them. The log is read and appended to nevertheless; the recovery point stays before them until they are sealed, and their snapshots come with
+// that, or with a close.
+func TestNoRoomForSnapshotsAtRecovery(t *testing.T) {
+	for _, end := range []string{"roll", "maintenance", "close", "kill"} {
+		t.Run(end, func(t *testing.T) {
+			d, faults := crashfs.New(), crashfs.Rules("1st+ write of *.index: ENOSPC; 1st+ write of *.timeindex: ENOSPC; 1st+ write of *.snapshot*: ENOSPC")
+			cfg := small(1000)
+			cfg.RetentionMs = -1
+			f := newFixture(t, func(c *Config) { c.FS, c.Dir, c.Durability = faults.FS(d), modelDir, PageCache })
+			l := f.log(true, cfg)
+			for i := range int32(4) {
+				f.append(l, spec{pid: 5, seq: i, size: 500})
+			}
+			f.kill()
+			l = f.reopen(cfg)
+			if l.Err() != nil {
+				t.Fatalf("offline: %v", l.Err())
+			}
+			if got := f.readAll(l, 0); !slices.Equal(got, []int64{0, 1, 2, 3}) {
+				t.Errorf("read %v", got)
+			}
+			if e := f.append(l, spec{pid: 5, seq: 3, size: 500}); !e.Duplicate || e.BaseOffset != 3 {
+				t.Errorf("repeat: %+v", e)
+			}
+			if got := f.e.journal.get("t-0"); got.recovery != 0 || !got.dirty || faults.Fired() == 0 {
+				t.Errorf("without room: %+v, %d failures", got, faults.Fired())
+			}
+			if err := faults.Set(""); err != nil {
+				t.Fatal(err)
+			}
+			want, recovery := []int64{0, 1, 2, 3}, int64(3)
+			switch end {
+			case "roll":
+				f.append(l, spec{pid: 5, seq: 4, size: 500})
+				want, recovery = append(want, 4), 4
+			case "maintenance":
+				f.e.Maintain()
+			default:
+				recovery = 0
+			}
+			f.e.work.wait()
+			if got := f.e.journal.get("t-0").recovery; got != recovery || recovery > 0 && len(l.seals) != 0 {
+				t.Errorf("with room: recovery from %d, want %d; %d to be sealed", got, recovery, len(l.seals))
+			}
+			if end == "close" {
+				f.close()
+			} else {
+				f.kill()
+			}
+			l = f.reopen(cfg)
+			if got := f.readAll(l, 0); !slices.Equal(got, want) || len(l.seals) != 0 {
+				t.Errorf("afterwards: %v, %d to be sealed", got, len(l.seals))
+			}
+			for _, at := range want[1:] {
+				if _, err := f.cfg.FS.Size(l.dir() + "/" + segment.FileName(at, segment.SnapshotSuffix)); err != nil {
+					t.Errorf("snapshot at %d: %v", at, err)
+				}
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"syscall"
 
 	"kaas/engine/producer"
 	"kaas/engine/segment"
@@ -45,6 +46,9 @@ func (l *Log) loadLocked(progress func(n int64)) error {
 	}
 	l.st = ld.st
 	l.segs.Store(&ld.segs)
+	l.syncMu.Lock()
+	l.seals, l.unsealed = ld.seals, ld.unsealed
+	l.syncMu.Unlock()
 	l.item.Init(l, ld.st.end)
 	l.pub.mu.Lock()
 	m := mark{start: ld.start, end: place{offset: ld.st.end}}
@@ -82,6 +86,7 @@ type loader struct {
 
 	bases, snapshots []int64
 	scannedFrom      int64    // offset from which segments were scanned, -1: none was
+	seals, unsealed  []seal   // see Log
 	gone             []string // files whose bytes are to go in the background
 	damage           error    // what a cut tail looked like
 	now              int64    // when the load began, in ms
@@ -338,12 +343,33 @@ func (ld *loader) openSegments(recovery int64) error {
 		if res.Torn || !lastOne && (res.Next > ld.bases[i+1] || res.Next < ld.bases[i+1] && ld.bases[i+1] > sealed && !mayHaveHoles(cfg, res)) {
 			return ld.cutAfter(i, res)
 		}
-		if !lastOne && ld.st.producers.Len() > 0 {
-			// As a roll leaves it: a later start that scans only what follows, or finds this segment gone, begins from it.
-			if err := l.writeSnapshot(ld.bases[i+1], ld.st.producers.Snapshot()); err != nil {
+		if !lastOne {
+			if err := ld.rolled(s, ld.bases[i+1], ld.bases[i+1] > sealed); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// rolled leaves a scanned segment as a roll does, with a snapshot at the next: a later start that scans only what follows, or finds this
+// segment gone, begins from it. A full disk has no room for that and is no reason not to read the log: the recovery point stays before the
+// segment until it is sealed, with the snapshot. One that the recovery point has passed already may be compacted at any time: no seal touches
+// it, and the snapshot waits for a close or for retention.
+func (ld *loader) rolled(s *segment.Segment, next int64, toSeal bool) error {
+	unsealed := seal{segment: s, next: next}
+	if ld.st.producers.Len() > 0 {
+		b := ld.st.producers.Snapshot()
+		if err := ld.l.writeSnapshot(next, b); errors.Is(err, syscall.ENOSPC) {
+			unsealed.snapshot = b
+		} else if err != nil {
+			return err
+		}
+	}
+	if toSeal {
+		ld.seals = append(ld.seals, unsealed)
+	} else if unsealed.snapshot != nil {
+		ld.unsealed = append(ld.unsealed, unsealed)
 	}
 	return nil
 }
@@ -432,7 +458,7 @@ func (ld *loader) dropAll() error {
 			return err
 		}
 	}
-	ld.segs, ld.st.end = nil, ld.start
+	ld.segs, ld.seals, ld.unsealed, ld.st.end = nil, nil, nil, ld.start
 	if err := ld.fs.SyncDir(ld.dir); err != nil || ld.scannedFrom < 0 {
 		return err
 	}

@@ -103,7 +103,7 @@ type Log struct {
 	syncing  mark               // what the sync that runs covers; the committer's
 	seals    []seal             // rolled segments to be sealed, in order
 	sealing  bool
-	unsealed []seal // those that retention took before they were sealed: their snapshots may be needed yet
+	unsealed []seal // no longer to be sealed, as retention took them first or they were before, but their snapshots may be needed yet
 }
 
 type failure struct{ err error }

@@ -10,13 +10,18 @@ import (
 )
 
 // StoredBytes is the size of the log's data in bytes, whether it is loaded or not: of a log that nobody has used since the start it asks the
-// file system, once, and does not load it. Such a log is clean, so its files are as long as their data. It may block.
+// file system, once, and does not load it. Such a log is clean, so its files are as long as their data. A log that went offline after it was
+// loaded can be read, and so has a size; of another that is offline the error says why. It may block.
 func (l *Log) StoredBytes() (int64, error) {
-	if f := l.failed.Load(); f != nil {
+	f := l.failed.Load()
+	if f != nil && (f.err == ErrDeleted || f.err == ErrClosed) {
 		return 0, f.err
 	}
 	if l.loaded.Load() {
 		return l.SizeBytes(), nil
+	}
+	if f != nil {
+		return 0, f.err
 	}
 	if n := l.stored.Load(); n > 0 {
 		return n - 1, nil

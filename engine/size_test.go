@@ -39,6 +39,14 @@ func TestStoredBytes(t *testing.T) {
 	if n, err := l.StoredBytes(); n != want+200 || err != nil {
 		t.Errorf("after an append: %d, %v, want %d", n, err, want+200)
 	}
+	l.fail(errIO)
+	if n, err := l.StoredBytes(); n != want+200 || err != nil {
+		t.Errorf("offline: %d, %v, want %d", n, err, want+200)
+	}
+	empty.fail(errIO)
+	if _, err := empty.StoredBytes(); err != errIO {
+		t.Errorf("offline and never loaded: %v", err)
+	}
 	f.e.Remove(l)
 	if _, err := l.StoredBytes(); err != ErrDeleted {
 		t.Errorf("removed: %v", err)

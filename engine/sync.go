@@ -217,6 +217,15 @@ func (l *Log) sealAgain() {
 	}
 }
 
+// forgetSeals says that a checkpoint has done what the seals were to do. Those that run already go on.
+func (l *Log) forgetSeals() {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if !l.sealing {
+		l.seals = nil
+	}
+}
+
 func (l *Log) sealOne(s seal) error {
 	if l.e.cfg.Storage == Memory {
 		return nil
