@@ -569,7 +569,7 @@ func TestAllocations(t *testing.T) {
 				t.Fatal(en[1].Err)
 			}
 		})
-		if n > 0 {
+		if n > 0 && !raceEnabled { // under the race detector a sync.Pool forgets at random
 			t.Errorf("Append: %v allocations", n)
 		}
 		if d == GroupCommit {
