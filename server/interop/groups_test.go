@@ -2,7 +2,6 @@ package interop
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand"
 	"sync"
@@ -35,14 +34,16 @@ func (g *franzGroup) join(opts ...kgo.Opt) (leave func()) {
 	var over sync.WaitGroup
 	over.Go(func() {
 		for ctx.Err() == nil {
-			fs := c.PollFetches(ctx)
-			if fs.IsClientClosed() || errors.Is(fs.Err0(), context.Canceled) {
+			poll, done := context.WithTimeout(ctx, 100*time.Millisecond)
+			fs := c.PollFetches(poll)
+			done()
+			if fs.IsClientClosed() || ctx.Err() != nil {
 				return
 			}
 			g.mu.Lock()
 			fs.EachRecord(func(r *kgo.Record) { g.seen[string(r.Value)]++ })
 			g.mu.Unlock()
-			_ = c.CommitUncommittedOffsets(ctx) // one that a rebalance or a restart takes away is read again
+			_ = c.CommitUncommittedOffsets(ctx) // what a rebalance or a restart refuses is committed after the next poll, or read again by another member
 			c.AllowRebalance()
 			select {
 			case g.more <- struct{}{}:
@@ -58,16 +59,27 @@ func (g *franzGroup) join(opts ...kgo.Opt) (leave func()) {
 	}
 }
 
-// wait waits until n different records were seen.
-func (g *franzGroup) wait(n int) {
+// wait waits until n different records were seen and the group's committed offsets stand at total, the records of the topic.
+// What is read is committed a moment later: a member that is told to leave between the two leaves its records to be read again.
+func (g *franzGroup) wait(n, total int) {
 	g.t.Helper()
 	ctx := newContext(g.t)
+	admin := kadm.NewClient(newClient(g.t, g.addr))
 	for {
 		g.mu.Lock()
 		have := len(g.seen)
 		g.mu.Unlock()
 		if have >= n {
-			return
+			var committed int
+			offsets, err := admin.FetchOffsets(ctx, g.group)
+			if err != nil {
+				g.t.Fatal(err)
+			}
+			offsets.Each(func(o kadm.OffsetResponse) { committed += int(max(o.At, 0)) })
+			if committed == total {
+				return
+			}
+			have = committed
 		}
 		select {
 		case <-g.more:
@@ -100,11 +112,11 @@ func TestFranzGroups(t *testing.T) {
 			g := &franzGroup{t: t, addr: addr, group: fmt.Sprintf("franz-%s-%d", name, rand.Uint32()), topic: topic, seen: map[string]int{}, more: make(chan struct{}, 1)}
 			write(t, topic, 0)
 			first := g.join(kgo.Balancers(balancer))
-			g.wait(each)
+			g.wait(each, each)
 			second := g.join(kgo.Balancers(balancer), kgo.InstanceID("static"))
 			third := g.join(kgo.Balancers(balancer))
 			write(t, topic, each)
-			g.wait(2 * each)
+			g.wait(2*each, 2*each)
 			first()
 			if process != nil {
 				if err := process.Restart(true); err != nil {
@@ -112,14 +124,14 @@ func TestFranzGroups(t *testing.T) {
 				}
 			}
 			write(t, topic, 2*each)
-			g.wait(3 * each)
+			g.wait(3*each, 3*each)
 			second()
 			third()
 			// Everything was read and committed: one more member has nothing to read but what is new.
 			last := &franzGroup{t: t, addr: addr, group: g.group, topic: topic, seen: map[string]int{}, more: make(chan struct{}, 1)}
 			leave := last.join(kgo.Balancers(balancer))
 			write(t, topic, 3*each)
-			last.wait(each)
+			last.wait(each, 4*each)
 			leave()
 			if old := len(last.seen) - each; old > 0 {
 				t.Errorf("%d records were read again after their commit", old)
