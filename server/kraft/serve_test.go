@@ -29,7 +29,8 @@ const deadline = 60 * time.Second
 func serve(t *testing.T, dir string) *server.Broker {
 	t.Helper()
 	var o config.Options
-	for _, s := range [][2]string{{"log.dirs", dir}, {"listeners", "PLAINTEXT://127.0.0.1:0"}, {"log.retention.ms", "-1"}} {
+	for _, s := range [][2]string{{"log.dirs", dir}, {"listeners", "PLAINTEXT://127.0.0.1:0"}, {"log.retention.ms", "-1"},
+		{"transaction.abort.timed.out.transaction.cleanup.interval.ms", "3600000"}} { // the archives' open transactions are long past their time
 		o.Settings = append(o.Settings, config.Setting{Key: s[0], Value: s[1], Origin: "test"})
 	}
 	cfg, err := config.Load(o)
