@@ -101,6 +101,36 @@ func BenchmarkGate(b *testing.B) {
 	}
 }
 
+// BenchmarkGateChanging is BenchmarkGate with two clocks in turn that have no channel in common: hints are always wrong.
+func BenchmarkGateChanging(b *testing.B) {
+	for _, width := range widths {
+		for _, kind := range []string{"offsets", "sequences"} {
+			b.Run(fmt.Sprintf("width=%d/claims=%s", width, kind), func(b *testing.B) {
+				n := benchNode(b, 2*width+4, &Memory{})
+				var clocks [2]parsley.Clock
+				for i := range 2 * width {
+					if kind == "sequences" {
+						clocks[i%2].RaiseSequence(parsley.SequenceKey{Channel: benchChannel(i), Sender: other}, 100)
+					} else {
+						clocks[i%2].RaiseOffset(benchChannel(i), 100)
+					}
+				}
+				self := n.byID[benchChannel(2*width+3)]
+				b.ReportAllocs()
+				stop, turn := cpu(b), 0
+				for b.Loop() {
+					n.needs = n.unmet(n.needs[:0], self, &clocks[turn])
+					turn = 1 - turn
+				}
+				stop()
+				if len(n.needs) > 0 {
+					b.Fatal("not met")
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkStamp stamps and writes the headers, with one frontier moved between two stamps and every send acknowledged.
 func BenchmarkStamp(b *testing.B) {
 	for _, width := range widths {

@@ -49,7 +49,7 @@ func (w *cutWorld) open(d *crashfs.Disk) error {
 	}
 	at := -1
 	for i := w.durable; i < len(w.history); i++ {
-		if maps.EqualFunc(got, w.history[i].values, func(s string, b []byte) bool { return s == string(b) }) {
+		if maps.EqualFunc(got, w.history[i].all(), func(s string, b []byte) bool { return s == string(b) }) {
 			at = i
 		}
 	}

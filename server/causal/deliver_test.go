@@ -340,7 +340,7 @@ func TestPages(t *testing.T) {
 		if r.memory != 0 || r.Pending() != 0 {
 			t.Errorf("budget %d: %d bytes in memory, %d pending, of an empty node", budget, r.memory, r.Pending())
 		}
-		for k := range r.store.values {
+		for k := range r.store.all() {
 			if key, err := parsley.ParseKey([]byte(k)); err != nil || key.Kind == parsley.KeyHeld {
 				t.Errorf("left over: %s", k)
 			}

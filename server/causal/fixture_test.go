@@ -61,6 +61,15 @@ func tagged(offset int64, s uuid.UUID, q int64, claims ...any) *parsley.Held {
 	return r
 }
 
+// all is what m has.
+func (m *Memory) all() map[string][]byte {
+	list := map[string][]byte{}
+	for k, v := range m.values {
+		list[k] = v.bytes
+	}
+	return list
+}
+
 // rig is a node with its store, and the facts of the world around.
 type rig struct {
 	t     testing.TB
@@ -178,7 +187,7 @@ func show(c *parsley.Clock) (s string) {
 // stored is the whole store, values in hex.
 func (m *Memory) stored() map[string]string {
 	all := map[string]string{}
-	for k, v := range m.values {
+	for k, v := range m.all() {
 		all[k] = hex.EncodeToString(v)
 	}
 	return all

@@ -28,7 +28,7 @@ func (n *Node) Flush(w Writer) {
 	}
 	for _, s := range n.dirtySinks {
 		n.value = parsley.AppendNumber(n.value[:0], s.sent)
-		f.put(parsley.Key{Kind: parsley.KeySent, Channel: s.id})
+		f.putAt(&s.key, parsley.Key{Kind: parsley.KeySent, Channel: s.id})
 		s.dirty = false
 	}
 	n.dirtyChannels, n.dirtySinks = n.dirtyChannels[:0], n.dirtySinks[:0]
@@ -89,19 +89,28 @@ func (f *flusher) put(key parsley.Key) {
 	f.n.counts.StoreOps++
 }
 
+// putAt is put for a key that is written again and again, and made once: cached is nil before.
+func (f *flusher) putAt(cached *[]byte, key parsley.Key) {
+	if *cached == nil {
+		*cached = key.Append(nil)
+	}
+	f.w.Put(*cached, f.n.value)
+	f.n.counts.StoreOps++
+}
+
 func (f *flusher) channel(c *channel) {
 	n := f.n
 	if c.frontierDirty {
 		n.value = parsley.AppendNumber(n.value[:0], c.frontier)
-		f.put(parsley.Key{Kind: parsley.KeyFrontier, Channel: c.id})
+		f.putAt(&c.keys.frontier, parsley.Key{Kind: parsley.KeyFrontier, Channel: c.id})
 	}
 	if c.advertisedDirty {
 		n.value = c.advertised.Append(n.value[:0])
-		f.put(parsley.Key{Kind: parsley.KeyAdvertised, Channel: c.id})
+		f.putAt(&c.keys.advertised, parsley.Key{Kind: parsley.KeyAdvertised, Channel: c.id})
 	}
 	for _, m := range c.dirtyMarks {
 		n.value = parsley.Mark{Sequence: m.sequence, Offset: m.offset}.Append(n.value[:0])
-		f.put(parsley.Key{Kind: parsley.KeyMark, Channel: c.id, Sender: m.sender})
+		f.putAt(&m.key, parsley.Key{Kind: parsley.KeyMark, Channel: c.id, Sender: m.sender})
 		m.dirty = false
 	}
 	if c.queue.dirty {
@@ -136,6 +145,6 @@ func (f *flusher) queue(c *channel) {
 		q.diskEnd = q.tail
 	}
 	n.value = parsley.Queue{Head: q.head, Tail: q.tail}.Append(n.value[:0])
-	f.put(parsley.Key{Kind: parsley.KeyQueue, Channel: c.id})
+	f.putAt(&c.keys.queue, parsley.Key{Kind: parsley.KeyQueue, Channel: c.id})
 	q.dirty = false
 }

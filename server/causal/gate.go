@@ -61,29 +61,44 @@ func (r *row) below(k *row) bool {
 	return r.partition < k.partition
 }
 
+// hint says where the gate found what a claim is about, the last time that a clock of the same channel had a claim in its place. Clocks
+// of one channel mostly claim things of the same channels and senders, so as a rule one comparison shows that it is still right.
+type hint struct {
+	row  int32 // index of the row; below 0: ^row is where the row would be, the channel is not consumed
+	mark int32 // index of the mark in the row, of a claim on a sequence
+}
+
+// hints are those of one channel. They cost 8 bytes for each claim of its widest clock.
+type hints struct{ offsets, sequences []hint }
+
+func atLeast(h []hint, n int) []hint {
+	if n <= len(h) {
+		return h
+	}
+	return append(h, make([]hint, n-len(h))...)
+}
+
 // unmet appends the claims that a record of channel self must wait for: those on other consumed channels beyond what is
 // delivered there. Claims on channels that are not consumed are ignored: whoever delivered what they name claims, in the
 // same clock, what of it matters here. Claims on self are met by the order of the channel.
 func (n *Node) unmet(dst []need, self *channel, clock *parsley.Clock) []need {
 	n.counts.GateChecks++
-	rows, at := n.rows, 0
-	offsets := clock.Offsets()
+	rows, offsets := n.rows, clock.Offsets()
+	self.hints.offsets = atLeast(self.hints.offsets, len(offsets))
+	hints, at := self.hints.offsets[:len(offsets)], 0
 	var k row
 	for i := range offsets {
-		e := &offsets[i]
+		e, h := &offsets[i], &hints[i]
 		k.set(&e.Key)
-		if at < len(rows) && !rows[at].is(&k) {
-			if at = seek(rows, at, &k); at < len(rows) && !rows[at].is(&k) {
+		if uint(h.row) >= uint(len(rows)) || !rows[h.row].is(&k) {
+			if at = h.find(rows, at, &k); h.row < 0 {
 				continue
 			}
 		}
-		if at == len(rows) {
-			break
-		}
+		at = int(h.row)
 		if rows[at].frontier < e.N && at != self.index {
 			dst = append(dst, need{on: n.channels[at], n: e.N})
 		}
-		at++
 	}
 	if len(clock.Sequences()) > 0 {
 		dst = n.unmetSequences(dst, self, clock)
@@ -92,38 +107,46 @@ func (n *Node) unmet(dst []need, self *channel, clock *parsley.Clock) []need {
 }
 
 func (n *Node) unmetSequences(dst []need, self *channel, clock *parsley.Clock) []need {
-	rows, at := n.rows, 0
-	sequences := clock.Sequences()
-	last, from := -1, 0 // channel of the claim before, and where to go on among its senders
+	rows, sequences := n.rows, clock.Sequences()
+	self.hints.sequences = atLeast(self.hints.sequences, len(sequences))
+	hints, at := self.hints.sequences[:len(sequences)], 0
 	var k row
 	for i := range sequences {
-		e := &sequences[i]
+		e, h := &sequences[i], &hints[i]
 		k.set(&e.Key.Channel)
-		if at < len(rows) && !rows[at].is(&k) {
-			if at = seek(rows, at, &k); at < len(rows) && !rows[at].is(&k) {
+		if uint(h.row) >= uint(len(rows)) || !rows[h.row].is(&k) {
+			if at = h.find(rows, at, &k); h.row < 0 {
 				continue
 			}
 		}
-		if at == len(rows) {
-			break
-		}
-		if at == self.index {
+		if at = int(h.row); at == self.index {
 			continue
 		}
-		if at != last {
-			last, from = at, 0
+		r := &rows[at]
+		if uint(h.mark) >= uint(len(r.marks)) || r.marks[h.mark].sender != e.Key.Sender {
+			m, ok := r.findMark(e.Key.Sender)
+			if !ok {
+				r.markOf(e.Key.Sender)
+			}
+			h.mark = int32(m)
 		}
-		marks := rows[at].marks
-		for from < len(marks) && marks[from].sender != e.Key.Sender && parsley.CompareUUIDs(marks[from].sender, e.Key.Sender) < 0 {
-			from++
+		if m := &r.marks[h.mark]; m.sequence < e.N {
+			dst = append(dst, need{on: n.channels[at], mark: m.mark, n: e.N})
 		}
-		if from < len(marks) && marks[from].sender == e.Key.Sender && marks[from].sequence >= e.N {
-			continue
-		}
-		c := n.channels[at]
-		dst = append(dst, need{on: c, mark: c.markOf(e.Key.Sender).mark, n: e.N})
 	}
 	return dst
+}
+
+// find puts the hint right, and returns a place at or below that of the next claim. from is one at or below that of k.
+func (h *hint) find(rows []row, from int, k *row) int {
+	if at := int(^h.row); h.row < 0 && (at == 0 || rows[at-1].below(k)) && (at == len(rows) || k.below(&rows[at])) {
+		return at // still not consumed
+	}
+	at := seek(rows, from, k)
+	if h.row = int32(at); at == len(rows) || !rows[at].is(k) {
+		h.row = int32(^at)
+	}
+	return at
 }
 
 // seek is the first place at or after at whose row is not below k. Claims and rows are both sorted, so it is mostly the next

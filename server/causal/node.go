@@ -108,6 +108,7 @@ type channel struct {
 	advertises bool // cc is in the store, or about to be
 
 	waiting waits // heads that wait for the frontier
+	hints   hints // of the gate
 
 	queue  queue
 	head   head
@@ -116,6 +117,7 @@ type channel struct {
 	dirty                          bool // in Node.dirtyChannels
 	frontierDirty, advertisedDirty bool
 	dirtyMarks                     []*mark
+	keys                           struct{ frontier, advertised, queue []byte } // of the store, once they are needed
 }
 
 // mark is the delivered mark of one sender on one channel.
@@ -125,6 +127,7 @@ type mark struct {
 	offset   int64
 	dirty    bool
 	waiting  waits
+	key      []byte // of the store, once it is needed
 }
 
 // sink is what the node knows of its own sends to one channel.
@@ -135,6 +138,7 @@ type sink struct {
 	baseline int64 // sequences at or below are covered by own; −1: none
 	own      int64 // own outputs: everything at or below; −1: nothing
 	dirty    bool
+	key      []byte // of the store, once it is needed
 }
 
 // Counts are figures of a node since Open. They only grow.

@@ -100,7 +100,7 @@ func (w *parityWorld) compare(commit bool) {
 	if err := w.node.Commit(nil); err != nil {
 		w.t.Fatal(err)
 	}
-	got, want := w.stores[0].values, w.stores[1].values
+	got, want := w.stores[0].all(), w.stores[1].all()
 	for k := range want {
 		if !bytes.Equal(got[k], want[k]) {
 			w.t.Fatalf("%s is %x, want %x", k, got[k], want[k])

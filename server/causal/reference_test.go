@@ -72,7 +72,7 @@ func newReference(sender uuid.UUID, consumed []parsley.Channel, sinks []uuid.UUI
 
 func (r *reference) restore(old *parsley.Scope) (recorded bool) {
 	for _, k := range sortedKeys(r.store) {
-		v := r.store.values[k]
+		v := r.store.all()[k]
 		key := must(parsley.ParseKey([]byte(k)))
 		switch c := key.Channel; key.Kind {
 		case parsley.KeyScope:
@@ -102,7 +102,7 @@ func (r *reference) restore(old *parsley.Scope) (recorded bool) {
 }
 
 func sortedKeys(m *Memory) (keys []string) {
-	for k := range m.values {
+	for k := range m.all() {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)

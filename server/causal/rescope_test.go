@@ -50,7 +50,7 @@ func TestShrink(t *testing.T) {
 	if !r.More() {
 		t.Error("nothing to deliver, though the held record waits for nothing any more")
 	}
-	for k := range r.store.values {
+	for k := range r.store.all() {
 		if strings.Contains(k, a.String()) {
 			t.Errorf("left over: %s", k)
 		}
@@ -218,7 +218,7 @@ func TestDamagedState(t *testing.T) {
 	entry := func(i int) string { return fmt.Sprintf("%s/e/%016x", q, i) }
 	for name, change := range map[string]func(*Memory){
 		"scope gone":               func(m *Memory) { m.Delete([]byte("scope")) },
-		"scope cut":                func(m *Memory) { m.Put([]byte("scope"), m.values["scope"][:10]) },
+		"scope cut":                func(m *Memory) { m.Put([]byte("scope"), m.all()["scope"][:10]) },
 		"ca empty":                 func(m *Memory) { m.Put([]byte("ca"), nil) },
 		"frontier of a stranger":   func(m *Memory) { m.Put([]byte("f/"+strange), make([]byte, 8)) },
 		"frontier short":           func(m *Memory) { m.Put([]byte("f/"+a.String()), make([]byte, 7)) },
@@ -231,10 +231,10 @@ func TestDamagedState(t *testing.T) {
 		"record in the middle":     func(m *Memory) { m.Delete([]byte(entry(2))) },
 		"last record gone":         func(m *Memory) { m.Delete([]byte(entry(3))) },
 		"all records gone":         func(m *Memory) { m.Delete([]byte(entry(1))); m.Delete([]byte(entry(2))); m.Delete([]byte(entry(3))) },
-		"record too many":          func(m *Memory) { m.Put([]byte(entry(4)), m.values[entry(3)]) },
-		"record before the head":   func(m *Memory) { m.Put([]byte(entry(0)), m.values[entry(3)]) },
-		"record twice":             func(m *Memory) { m.Put([]byte(entry(2)), m.values[entry(1)]) },
-		"record corrupt":           func(m *Memory) { m.Put([]byte(entry(2)), m.values[entry(2)][:20]) },
+		"record too many":          func(m *Memory) { m.Put([]byte(entry(4)), m.all()[entry(3)]) },
+		"record before the head":   func(m *Memory) { m.Put([]byte(entry(0)), m.all()[entry(3)]) },
+		"record twice":             func(m *Memory) { m.Put([]byte(entry(2)), m.all()[entry(1)]) },
+		"record corrupt":           func(m *Memory) { m.Put([]byte(entry(2)), m.all()[entry(2)][:20]) },
 		"queue meta gone":          func(m *Memory) { m.Delete([]byte(q + "/m")) },
 		"queue meta backwards":     func(m *Memory) { m.Put([]byte(q+"/m"), parsley.Queue{Head: 4, Tail: 1}.Append(nil)) },
 		"queue meta for no record": func(m *Memory) { m.Put([]byte("q/"+b.String()+"/m"), parsley.Queue{Head: 0, Tail: 1}.Append(nil)) },

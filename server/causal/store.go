@@ -1,7 +1,6 @@
 package causal
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -82,13 +81,22 @@ func (p *prefixing) Put(key, value []byte) { p.batch.Put((*Engine)(p).prefixed(k
 func (p *prefixing) Delete(key []byte) { p.batch.Delete((*Engine)(p).prefixed(key)) }
 
 // Memory is a Store that lives as long as the process, for tests, simulations and embedding. The zero value is empty. Scan
-// sorts all keys.
-type Memory struct{ values map[string][]byte }
+// sorts all keys. A value that is put again lies where the one before lay, so a node that commits often allocates nothing.
+type Memory struct{ values map[string]*memoryValue }
+
+type memoryValue struct {
+	bytes []byte
+	kept  bool // somebody has it, so it must stay as it is
+}
 
 // Get is that of Store.
 func (m *Memory) Get(key []byte) ([]byte, bool, error) {
-	v, ok := m.values[string(key)]
-	return v, ok, nil
+	v := m.values[string(key)]
+	if v == nil {
+		return nil, false, nil
+	}
+	v.kept = true
+	return v.bytes, true, nil
 }
 
 // Scan is that of Store.
@@ -101,7 +109,7 @@ func (m *Memory) Scan(prefix []byte, fn func(key, value []byte) error) error {
 	}
 	slices.Sort(keys)
 	for _, k := range keys {
-		if err := fn([]byte(k), m.values[k]); err != nil {
+		if err := fn([]byte(k), m.values[k].bytes); err != nil {
 			return err
 		}
 	}
@@ -116,13 +124,18 @@ func (m *Memory) Write(fill func(Writer)) error {
 
 // Put sets one value.
 func (m *Memory) Put(key, value []byte) {
-	if m.values == nil {
-		m.values = map[string][]byte{}
+	v := m.values[string(key)]
+	if v == nil {
+		if m.values == nil {
+			m.values = map[string]*memoryValue{}
+		}
+		v = &memoryValue{}
+		m.values[string(key)] = v
 	}
-	if value = slices.Clone(value); value == nil {
-		value = []byte{}
+	if v.kept || v.bytes == nil || cap(v.bytes) > 4*len(value)+1024 {
+		v.bytes, v.kept = make([]byte, 0, len(value)), false
 	}
-	m.values[string(key)] = value
+	v.bytes = append(v.bytes[:0], value...)
 }
 
 // Delete removes one value.
@@ -133,5 +146,10 @@ func (m *Memory) Len() int { return len(m.values) }
 
 // Clone is a copy that changes apart: what a crash would find, or what an aborted transaction goes back to.
 func (m *Memory) Clone() *Memory {
-	return &Memory{values: maps.Clone(m.values)} // values are replaced, never changed
+	c := &Memory{values: make(map[string]*memoryValue, len(m.values))}
+	for k, v := range m.values {
+		v.kept = true
+		c.values[k] = &memoryValue{v.bytes, true}
+	}
+	return c
 }
