@@ -41,6 +41,9 @@ type Conn struct {
 	inTurns      bool // in loop.turns
 	blocked      bool // the socket is full; waits for EPOLLOUT
 
+	ahead    *readAhead // nil until something was not in the page cache
+	lookedAt int64      // ms, when the page cache was last looked at
+
 	sec    *secure // nil: plaintext
 	isOpen bool    // the handler knows of it
 

@@ -4,8 +4,8 @@
 // TLS, limits of connections, back-pressure, timers and posts from other goroutines. Linux only.
 //
 // It is not a protocol: it never looks into a frame. It knows nothing of the
-// rest of the broker, and nothing in it blocks except the wait of an idle loop
-// and the goroutines of TLS handshakes.
+// rest of the broker, and nothing in it blocks except the wait of an idle loop,
+// the goroutines of TLS handshakes, and those that read old file slices ahead.
 //
 // Invariants
 //
@@ -32,6 +32,9 @@
 //   - Bytes of TLS are the same frames and replies, decrypted and encrypted on the
 //     loop in turns of 64 KiB; a file slice is read and encrypted in place of
 //     sendfile. At most one turn of a connection is encrypted and not sent.
+//
+//   - A file slice that its owner calls old is sent only once it was seen in the page cache
+//     or a worker has read it; the connection waits, the loop does not.
 //
 //   - A new connection goes to the loop with the fewest, in turn among equals, and
 //     stays there: that spreads connections evenly, and evens loops out again as

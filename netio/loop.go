@@ -73,6 +73,7 @@ type Loop struct {
 	freeReplyBytes int
 	iov            []unix.Iovec
 	cipher, plain  []byte // scratch of TLS, made when there is some
+	look           looker
 	hdr            unix.Msghdr
 	discard        [discardLen]byte
 
@@ -97,6 +98,7 @@ func newLoop(s *Server, index int) (*Loop, error) {
 		server: s, handler: s.handler, beforeSleep: s.cfg.BeforeSleep, onDone: s.cfg.OnDone, log: s.cfg.Logger, pools: &s.pools, index: index,
 		maxFrame: s.cfg.MaxFrameBytes, pauseReplies: s.cfg.PausePendingReplies, pauseBytes: s.cfg.PausePendingBytes,
 		events: make([]unix.EpollEvent, eventsMax), read: make([]byte, s.cfg.ReadBufferBytes), iov: make([]unix.Iovec, iovMax),
+		look: looker{way: s.lookWay},
 	}
 	l.budget.init(s.cfg.InflightBytes, s.cfg.RequestBytes, s.cfg.Loops)
 	l.idle.init(l, s.cfg.IdleMax.Milliseconds())
@@ -337,7 +339,7 @@ func (l *Loop) event(e *unix.EpollEvent) {
 	}
 	if e.Events&unix.EPOLLOUT != 0 {
 		c.blocked = false
-		if c.head != nil && c.head.state == replyReady || c.closing || c.sec != nil && c.sec.out != nil {
+		if !c.waiting() && (c.head != nil && c.head.state == replyReady || c.closing) || c.sec != nil && c.sec.out != nil {
 			l.markDirty(c)
 		} else {
 			c.listen(c.interest &^ unix.EPOLLOUT)

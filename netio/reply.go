@@ -7,13 +7,17 @@ import "time"
 type Ref interface{ Release() }
 
 // Part is one piece of a reply. With a Ref it is Len bytes of the open file FD
-// from Pos, sent by sendfile; without one it is Buf[From:To] of its Reply.
+// from Pos, sent by sendfile (see Old); without one it is Buf[From:To] of its Reply.
 type Part struct {
 	From, To int
 	FD       int
 	Pos      int64
 	Len      int
 	Ref      Ref
+	// Old: the slice may not be in the page cache. It is read from the disk before it is sent, by a worker.
+	Old bool
+
+	warm int64 // before it the file is in the page cache
 }
 
 type replyState uint8
@@ -240,7 +244,7 @@ func (c *Conn) abandon() {
 	for r := c.head; r != nil; {
 		following := r.next
 		r.next = nil
-		if r.state == replyReady {
+		if r.state == replyReady && !(c.waiting() && r == c.ahead.reply) { // a worker's: readAhead.Run gives it back
 			c.loop.recycle(r)
 		}
 		r = following

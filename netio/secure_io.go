@@ -93,7 +93,7 @@ func (l *Loop) writeSecure(c *Conn) error {
 				return err
 			}
 		}
-		if !t.direct || t.shut {
+		if !t.direct || t.shut || c.waiting() {
 			return nil
 		}
 		if budget <= 0 {
@@ -162,7 +162,14 @@ func (l *Loop) fill(c *Conn, b []byte) (n int, err error) {
 			c.advance(w)
 			continue
 		}
-		w, err := unix.Pread(p.FD, b[n:n+min(p.Len, len(b)-n)], p.Pos)
+		if p.Old && l.waitsForDisk(c, p) {
+			return n, nil
+		}
+		want := min(p.Len, len(b)-n)
+		if p.Old {
+			want = min(want, int(p.warm-p.Pos))
+		}
+		w, err := unix.Pread(p.FD, b[n:n+want], p.Pos)
 		switch {
 		case err == unix.EINTR:
 			continue

@@ -68,6 +68,10 @@ type Config struct {
 	// that of the requests alone. 0 or less: not bounded.
 	InflightBytes, RequestBytes int64
 
+	// ReadAheadThreads is how many goroutines read file slices that are not in the page cache; default 4. ReadAheadBytes is how far they read
+	// beyond what is to be sent; default 1 MiB, below 0: not.
+	ReadAheadThreads, ReadAheadBytes int
+
 	PausePendingReplies int // replies not sent after which a connection is not read; default 64
 	PausePendingBytes   int // bytes of memory in them after which it is not read; default 1 MiB
 
@@ -91,7 +95,9 @@ type Server struct {
 	pools   bufferPools
 	limits  connLimits
 
-	shakes handshakes
+	shakes  handshakes
+	aheads  aheads
+	lookWay lookWay
 
 	lastID        atomic.Uint64
 	conns         atomic.Int64
@@ -120,13 +126,17 @@ func New(cfg Config, h Handler) (*Server, error) {
 	setDefault(&cfg.PausePendingReplies, 64)
 	setDefault(&cfg.PausePendingBytes, 1<<20)
 	setDefault(&cfg.Handshakes, 1024)
+	setDefault(&cfg.ReadAheadThreads, 4)
+	if cfg.ReadAheadBytes == 0 {
+		cfg.ReadAheadBytes = 1 << 20
+	}
 	setDefault(&cfg.HandshakeTimeout, 10*time.Second)
 	setDefault(&cfg.KeepAliveIdle, keepAliveIdle)
 	cfg.ReadBufferBytes = max(cfg.ReadBufferBytes, 64<<10)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, handler: h, start: time.Now()}
+	s := &Server{cfg: cfg, handler: h, start: time.Now(), lookWay: findLookWay()}
 	s.shakes.work = make(chan struct{}, handshakeWorkers())
 	s.limits.counts = map[netip.Addr]int{}
 	s.delayed = map[*delayed]struct{}{}

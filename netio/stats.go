@@ -23,6 +23,7 @@ type Stats struct {
 	HeldRequests      int64 // bytes of requests not yet answered, partial ones included
 	HeldReplies       int64 // bytes of memory of answers not yet read
 	Starved           int64 // times a connection was not read because the budget was used up
+	ColdReads         int64 // times that a file slice was not in the page cache, or was not trusted to be, and a worker read it
 	Frames            int64
 	BytesIn           int64
 	BytesOut          int64
@@ -35,7 +36,7 @@ type loopStats struct {
 	opened, closed, idleClosed, badFrames, panics, pauses atomic.Int64
 	frames, bytesIn, bytesOut, rounds, wakes              atomic.Int64
 	handshakes, handshakeFailures                         atomic.Int64
-	heldRequests, heldReplies, starved                    atomic.Int64
+	heldRequests, heldReplies, starved, coldReads         atomic.Int64
 }
 
 // publish adds what the round counted: a few atomic operations per round, none
@@ -83,6 +84,7 @@ func (s *Server) Stats() Stats {
 		st.HeldRequests += l.stats.heldRequests.Load()
 		st.HeldReplies += l.stats.heldReplies.Load()
 		st.Starved += l.stats.starved.Load()
+		st.ColdReads += l.stats.coldReads.Load()
 		st.Frames += l.stats.frames.Load()
 		st.BytesIn += l.stats.bytesIn.Load()
 		st.BytesOut += l.stats.bytesOut.Load()

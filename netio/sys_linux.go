@@ -83,6 +83,15 @@ func sendfile(fd, file int, pos *int64, n int) (int, unix.Errno) {
 	return int(w), e
 }
 
+// preadv2 reads once from a place of a file into the buffers of iov, in order.
+func preadv2(fd int, iov []unix.Iovec, pos int64, flags int) (int, unix.Errno) {
+	n, _, e := unix.Syscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(iov))), uintptr(len(iov)), uintptr(pos), 0, uintptr(flags))
+	if e != 0 {
+		return 0, e
+	}
+	return int(n), 0
+}
+
 // epollWait waits up to timeout milliseconds (-1: without end).
 func epollWait(epfd int, events []unix.EpollEvent, timeout int) (int, unix.Errno) {
 	n, _, e := unix.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), uintptr(timeout), 0, 0)

@@ -107,7 +107,7 @@ func (l *Loop) turn(c *Conn) {
 // connection. Only bytes of files count for the turn: memory is bounded by the
 // pause of the connection.
 func (l *Loop) write(c *Conn) error {
-	for budget := turnBytes; ; {
+	for budget := turnBytes; !c.waiting(); {
 		c.advance(0)
 		n, total, file := l.gather(c)
 		switch {
@@ -129,9 +129,15 @@ func (l *Loop) write(c *Conn) error {
 			return nil
 		default:
 			p := &c.head.Parts[c.head.part]
+			if p.Old && l.waitsForDisk(c, p) {
+				return nil
+			}
 			want := p.Len
 			if want > budget+turnBytes/4 { // a small rest is not worth another turn
 				want = budget
+			}
+			if p.Old {
+				want = min(want, int(p.warm-p.Pos))
 			}
 			want = min(want, pipeBytes-int(p.Pos%pageBytes))
 			w, e := sendfile(c.fd, p.FD, &p.Pos, want)
@@ -149,6 +155,7 @@ func (l *Loop) write(c *Conn) error {
 			}
 		}
 	}
+	return nil
 }
 
 // sent accounts for the result of a system call that sends: no bytes is what a

@@ -34,6 +34,14 @@ const (
 	bytesPerPart      = "bytes_per_partition"
 	restartMs         = "restart_ms"
 	create1000Ms      = "create_1000_ms"
+	quietAckP99       = "quiet_ack_p99_us"
+	quietTailP99      = "quiet_tail_p99_us"
+	warmAckP99        = "warm_ack_p99_us"
+	warmTailP99       = "warm_tail_p99_us"
+	coldAckP99        = "cold_ack_p99_us"
+	coldTailP99       = "cold_tail_p99_us"
+	coldAckOfQuiet    = "cold_ack_p99_of_quiet"
+	coldTailOfQuiet   = "cold_tail_p99_of_quiet"
 )
 
 // Bar is a limit for the median of a figure of the broker, or with over set for its ratio to that of another subject.

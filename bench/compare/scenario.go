@@ -86,6 +86,13 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name: "cold-readers", what: "1,000 acknowledgements/s and their tail reader, page cache, beside 4 readers of data that is not in the page cache", subjects: alone, rounds: 5,
+		measure: (*turn).coldReaders,
+		bars: []Bar{
+			atMost(2, coldAckOfQuiet, "times the quiet p99, for the p99 of an acknowledgement"), atMost(2, coldTailOfQuiet, "times the quiet p99, for the p99 of the tail reader"),
+		},
+	},
+	{
 		name: "start", what: "start to the first answered ApiVersions, empty directory", subjects: alone, rounds: 20,
 		measure: (*turn).startUp, bars: []Bar{atMost(15, startMs, "ms")},
 	},
