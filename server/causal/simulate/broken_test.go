@@ -31,6 +31,8 @@ const (
 	neverResumes          breakage = "what is deliverable at the start is not fetched"
 	neverLooks            breakage = "nobody looks back"
 	readsUncommitted      breakage = "aborted records are fed"
+	compactionUnnoticed   breakage = "a look back takes a compacted log for one that is not"
+	parityMode            breakage = "parity" // no breakage: the node of parity mode, with hosts that ask nothing of it that it cannot do
 )
 
 // damage does to a stamp what a broken node would.
@@ -81,6 +83,7 @@ func TestOracle(t *testing.T) {
 		{neverResumes, "dropped input frees", []string{incomplete}},
 		{neverLooks, "late joiner", []string{incomplete}},
 		{readsUncommitted, "aborted", []string{unreadable}},
+		{compactionUnnoticed, "look back on a compacted log", []string{causalOrder}},
 	} {
 		t.Run(string(c.broken)+" in "+c.scenario, func(t *testing.T) {
 			t.Parallel()

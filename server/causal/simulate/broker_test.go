@@ -15,6 +15,7 @@ const (
 	business kind = iota // a committed record
 	open                 // a record of a transaction that has not ended
 	aborted
+	removed // a record that compaction took; its record is kept for those who hold a copy
 	marker
 )
 
@@ -48,6 +49,7 @@ type partition struct {
 	stable    int64 // last stable offset, as far as stableEnd has looked
 	destroyed bool
 
+	compacted   bool // by the topic's settings
 	uncommitted bool // broken: readers get what was aborted
 }
 

@@ -47,6 +47,13 @@ func (w *world) disruptions() {
 			}
 		}
 	}
+	if b.compactions > 0 {
+		for i, p := range w.all {
+			if p.compacted && len(p.superseded(p.end())) > 0 {
+				w.add("compact "+p.name, actCompact, nil, i)
+			}
+		}
+	}
 	if b.deletions > 0 && w.steps >= w.calm {
 		for i, name := range w.names {
 			if !w.topics[name].deleted {

@@ -87,7 +87,7 @@ func (w *world) stage(name string, sources, sinks []string, l logic) *host {
 	}
 	h.config.HeldBytes = []int64{0, -1, 300}[w.n(3)]
 	h.config.ReleaseBytes = []int64{0, 1, 400}[w.n(3)]
-	h.config.Parity = w.broken == parityNode
+	h.config.Parity = w.broken == parityNode || w.broken == parityMode
 	w.hosts = append(w.hosts, h)
 	return h
 }
@@ -229,7 +229,7 @@ func (h *host) seek(scope []*partition) {
 			at = p.start
 			h.actor.begins[p] = at
 		case known:
-			if h.w.budget.rewinds > 0 && h.w.chance(50) && at > p.start {
+			if h.w.budget.rewinds > 0 && h.w.broken != parityMode && h.w.chance(50) && at > p.start {
 				h.w.budget.rewinds--
 				h.w.reached("rewind")
 				at -= int64(1 + h.w.n(int(min(at-p.start, 20))))
@@ -248,6 +248,7 @@ func (h *host) seek(scope []*partition) {
 		h.feeds = append(h.feeds, feed{p, at, 0, h.w.chance(50) || h.behind != "" && h.w.logOf(h.behind) == p})
 	}
 	h.actor.scope(begins)
+	h.forgetRemoved(scope)
 	for p := range h.positions {
 		if !slices.Contains(scope, p) {
 			delete(h.positions, p)
@@ -462,7 +463,7 @@ func (h *host) delivered(d *causal.Delivery) {
 	}
 	want := slices.DeleteFunc(slices.Clone(r.headers), func(x parsley.Header) bool { return parsley.IsProtocolHeader(x.Key) })
 	same := slices.EqualFunc(want, d.Headers, func(x, y parsley.Header) bool { return x.Key == y.Key && bytes.Equal(x.Value, y.Value) })
-	same = same || h.w.broken == parityNode // it loses headers, too
+	same = same || h.config.Parity // it loses headers
 	if !same || d.Timestamp != r.timestamp || !bytes.Equal(d.Key, r.key) || (d.Key == nil) != (r.key == nil) || !bytes.Equal(d.Value, r.value) {
 		fail(changed, "%s got %s with key %x, value %x, %v", h.name, r, d.Key, d.Value, d.Headers)
 	}

@@ -17,6 +17,12 @@ func (b *bitset) add(i int) {
 	(*b)[i/64] |= 1 << (i % 64)
 }
 
+func (b bitset) remove(i int) {
+	if i/64 < len(b) {
+		b[i/64] &^= 1 << (i % 64)
+	}
+}
+
 func (b bitset) has(i int) bool { return i/64 < len(b) && b[i/64]&(1<<(i%64)) != 0 }
 
 func (b *bitset) merge(c bitset) {
@@ -82,6 +88,7 @@ type actor struct {
 	// present scope are in it.
 	begins map[*partition]int64
 	wanted bitset // the records at or above these offsets
+	gone   bitset // records that compaction took before the actor had them: they are not wanted
 }
 
 type standing struct {
@@ -116,11 +123,17 @@ func (a *actor) scope(begins map[*partition]int64) {
 	a.wanted = a.wanted[:0]
 	for p, at := range a.begins {
 		for _, s := range p.slots[min(at, p.end()):] {
-			if s.record != nil {
+			if s.record != nil && !a.gone.has(s.record.id) {
 				a.wanted.add(s.record.id)
 			}
 		}
 	}
+}
+
+// misses says that r is compacted away, and that the actor, which does not have it, will not get it.
+func (a *actor) misses(r *record) {
+	a.gone.add(r.id)
+	a.wanted.remove(r.id)
 }
 
 // sent says that a sent r, which is in its log.
@@ -147,7 +160,7 @@ func (a *actor) observed(r *record) {
 
 // delivers judges a delivery.
 func (a *actor) delivers(r *record) {
-	if k := r.log.slots[r.offset].kind; k != business {
+	if k := r.log.slots[r.offset].kind; k != business && k != removed {
 		fail(unreadable, "%s got %s", a.name, r)
 	}
 	if a.now.delivered.has(r.id) {
@@ -175,7 +188,8 @@ func (a *actor) complete() {
 			continue
 		}
 		for _, s := range p.slots[min(at, p.end()):] {
-			if s.kind == business && !a.now.delivered.has(s.record.id) {
+			must := s.kind == business || s.kind == removed && a.wanted.has(s.record.id) // of what is removed, what it had received
+			if must && !a.now.delivered.has(s.record.id) {
 				fail(incomplete, "%s never got %s", a.name, s.record)
 			}
 		}

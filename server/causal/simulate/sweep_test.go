@@ -16,7 +16,7 @@ func (h *host) sweep() {
 		h.failed(err)
 		return
 	}
-	if h.w.custody && h.w.chance(50) {
+	if h.w.custody && h.w.broken != parityMode && h.w.chance(50) {
 		if err := h.upgrade(); err != nil {
 			h.failed(err)
 			return
@@ -87,7 +87,7 @@ func (w *world) look(u causal.Unmet) causal.LookBack {
 			break
 		}
 	}
-	l.LogStart = p.start
+	l.LogStart, l.Compacted = p.start, p.compacted && w.broken != compactionUnnoticed
 	return l
 }
 
@@ -99,7 +99,7 @@ func (h *host) lookable(any bool) (causal.LookBack, bool) {
 				continue
 			}
 			l := h.w.look(u)
-			if any || l.Found && l.Offset <= u.Frontier || !(l.Found && l.Sequence == u.Claimed) && l.LastStable >= l.Watermark && l.LogStart > 0 {
+			if any || l.Found && l.Offset <= u.Frontier || !l.Compacted && !(l.Found && l.Sequence == u.Claimed) && l.LastStable >= l.Watermark && l.LogStart > 0 {
 				return l, true
 			}
 		}

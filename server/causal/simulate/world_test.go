@@ -31,7 +31,7 @@ type world struct {
 
 // budget is how often something may still happen.
 type budget struct {
-	crashes, cuts, rewinds, sweeps, prunes, deletions, rescopes, strangers, overruns, resets int
+	crashes, cuts, rewinds, sweeps, prunes, deletions, rescopes, strangers, overruns, resets, compactions int
 }
 
 // When hosts tell their nodes of acknowledgements.
