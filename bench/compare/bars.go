@@ -41,6 +41,8 @@ const (
 	coldAckP99        = "cold_ack_p99_us"
 	coldTailP99       = "cold_tail_p99_us"
 	coldAckOfQuiet    = "cold_ack_p99_of_quiet"
+	oneLoopCPU        = "one_loop_cpu_us_per_request"
+	twoLoopsOfOne     = "two_loops_cpu_of_one"
 	coldTailOfQuiet   = "cold_tail_p99_of_quiet"
 )
 

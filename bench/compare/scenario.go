@@ -93,6 +93,10 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		name: "loops", what: "produce, one 1 KiB record per request on 8 partitions, 64 connections: two event loops on two cores over one on one", subjects: alone, rounds: 5,
+		measure: (*turn).loops, bars: []Bar{atMost(1.1, twoLoopsOfOne, "times the CPU per request of one loop")},
+	},
+	{
 		name: "start", what: "start to the first answered ApiVersions, empty directory", subjects: alone, rounds: 20,
 		measure: (*turn).startUp, bars: []Bar{atMost(15, startMs, "ms")},
 	},
