@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -223,6 +224,26 @@ func FuzzHeldValues(f *testing.F) {
 		}
 		if !sameHeld(&d, &h) {
 			t.Fatalf("%+v, want %+v", d, h)
+		}
+	})
+}
+
+func FuzzScopeValues(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 1, 2, 200}, []byte{3, 3, 130})
+	f.Fuzz(func(t *testing.T, channels, sinks []byte) {
+		var s, d Scope
+		for ; len(channels) >= 2; channels = channels[2:] {
+			s.Channels = append(s.Channels, Channel{topicOf(int(channels[0])), int32(channels[1])})
+		}
+		for _, b := range sinks {
+			s.Sinks = append(s.Sinks, topicOf(int(b)))
+		}
+		want := Scope{Channels: slices.Clone(s.Channels), Sinks: slices.Clone(s.Sinks)}
+		slices.SortFunc(want.Channels, Channel.Compare)
+		slices.SortFunc(want.Sinks, CompareUUIDs)
+		want.Channels, want.Sinks = slices.Compact(want.Channels), slices.Compact(want.Sinks)
+		if err := d.Decode(s.Append(nil), Strict); err != nil || !slices.Equal(d.Channels, want.Channels) || !slices.Equal(d.Sinks, want.Sinks) {
+			t.Fatalf("%+v, want %+v, %v", d, want, err)
 		}
 	})
 }

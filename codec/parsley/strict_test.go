@@ -126,6 +126,46 @@ func TestClockStrict(t *testing.T) {
 	}
 }
 
+// Whatever stands alone is corrupt when it ends one byte or more too early, or goes on for a byte, wherever that is.
+func TestEveryCut(t *testing.T) {
+	v := loadVectors(t)
+	check := func(name string, b []byte, read func([]byte) error) {
+		t.Helper()
+		if err := read(b); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for i := range b {
+			if err := read(b[:i:i]); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s, the first %d bytes of %d: %v", name, i, len(b), err)
+			}
+		}
+		for _, more := range []byte{0, 1, 0xff} {
+			if err := read(append(bytes.Clone(b), more)); !errors.Is(err, ErrCorrupt) {
+				t.Errorf("%s, with a byte %d more: %v", name, more, err)
+			}
+		}
+	}
+	for i, c := range append(v.Clocks, v.Clocks[0]) {
+		b := unhex(t, c.Hex)
+		if i == len(v.Clocks) {
+			b = wideClock(9, true, 5).Append(nil)
+		}
+		for _, rules := range []Rules{Strict, Parity} {
+			check("clock "+c.Name, b, func(b []byte) error { return new(Clock).Decode(b, rules) })
+		}
+	}
+	for name, value := range v.Node.T1.Store {
+		k, err := ParseKey([]byte(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("value of "+name, unhex(t, value), func(b []byte) error { _, err := rewrite(k.Kind, b, Strict); return err })
+	}
+	for _, h := range v.Held {
+		check("held record", unhex(t, h.Hex), func(b []byte) error { return new(Held).Decode(b, Strict) })
+	}
+}
+
 // What looks odd and is allowed.
 func TestClockAllowed(t *testing.T) {
 	for name, s := range map[string]string{

@@ -76,11 +76,12 @@ type vectors struct {
 	PartitionOf4 map[string]int32
 	Node         struct {
 		T1 struct {
+			Note  string // for people
 			Stamp string
 			VcSeq int64
 			Store map[string]string
 		}
-		T10 struct{ SecondStamp string }
+		T10 struct{ Note, SecondStamp string }
 	}
 }
 
@@ -91,6 +92,7 @@ func loadVectors(t testing.TB) *vectors {
 		t.Fatal(err)
 	}
 	v, d := new(vectors), json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields() // every example is of a kind that a test knows
 	if err := d.Decode(v); err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ type decodeOptions struct {
 const (
 	inputMax       = 16 << 20           // characters of standard input
 	stateChangelog = "-state-changelog" // how the names of topics end that hold a state store
+	foldChangelog  = "-fold-changelog"  // and a fold store, whose values are those of the application
 )
 
 func parsleyDecodeCommand() *cobra.Command {
@@ -51,7 +52,7 @@ a held record. BYTES and VALUE are hexadecimal or base64 digits, or - for standa
 in f/01020304-0506-0708-090a-0b0c0d0e0f10:7. Digits that could be both are taken for hexadecimal; --encoding decides.
 
 With --topic the record at that offset is read from a broker, and topics of claims get their names. Its headers are
-printed; of a topic whose name ends in -state-changelog, the store entry.
+printed; of a topic whose name ends in -state-changelog, the store entry, in -fold-changelog, the key.
 
 --as says what the bytes are; without it a store key, a clock or a held record is recognised:
   clock, vc          a clock: the header vc, and the values of the keys cc/... and ca
@@ -115,8 +116,8 @@ func (o *decodeOptions) check(args []string) error {
 		return cli.Usagef("--topic and %q: want one of them", args[0])
 	case o.topic != "" && (o.offset < 0 || o.partition < 0):
 		return cli.Usagef("--topic wants --offset and --partition of 0 or more")
-	case o.topic != "" && o.as != "" && o.as != "record" && o.as != "entry" && o.as != "tick":
-		return cli.Usagef("--as %s: of a record, want record, entry or tick", o.as)
+	case o.topic != "" && o.as != "" && !slices.Contains([]string{"record", "entry", "tick", "fold"}, o.as):
+		return cli.Usagef("--as %s: of a record, want record, entry, tick or fold", o.as)
 	case o.topic != "":
 		return nil
 	case len(args) == 0:
@@ -221,8 +222,12 @@ func (o *decodeOptions) fetched(c *cobra.Command, d *decoder) (finding, error) {
 		return nil, err
 	}
 	as := o.as
-	if as == "" && strings.HasSuffix(o.topic, stateChangelog) {
+	switch {
+	case as != "":
+	case strings.HasSuffix(o.topic, stateChangelog):
 		as = "entry"
+	case strings.HasSuffix(o.topic, foldChangelog):
+		as = "fold"
 	}
 	var f finding
 	switch as {
@@ -230,6 +235,8 @@ func (o *decodeOptions) fetched(c *cobra.Command, d *decoder) (finding, error) {
 		f, err = d.entry(r.Key, r.Value)
 	case "tick":
 		f, err = d.tick(r.Key)
+	case "fold":
+		f, err = d.fold(r.Key)
 	default:
 		f, err = d.record(r, id)
 	}

@@ -33,13 +33,18 @@ const (
 		`{"topicId":"AQIDBAUGBwgJCgsMDQ4PEA","uuid":"` + idA + `","partition":7,"sender":"` + idS + `","sequence":9}]`
 )
 
-func base64Of(t *testing.T, digits string) string {
+func unhex(t *testing.T, digits string) []byte {
 	t.Helper()
 	b, err := hex.DecodeString(digits)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return base64.StdEncoding.EncodeToString(b)
+	return b
+}
+
+func base64Of(t *testing.T, digits string) string {
+	t.Helper()
+	return base64.StdEncoding.EncodeToString(unhex(t, digits))
 }
 
 func TestParsleyDecode(t *testing.T) {
@@ -129,7 +134,7 @@ func TestParsleyErrors(t *testing.T) {
 		{"--topic t", cli.BadUsage, "--topic wants --offset and --partition of 0 or more"},
 		{"--topic t --offset 1 --partition -1", cli.BadUsage, "--topic wants --offset and --partition of 0 or more"},
 		{"--topic t --offset 1 00", cli.BadUsage, `--topic and "00"`},
-		{"--topic t --offset 1 --as held", cli.BadUsage, "--as held: of a record, want record, entry or tick"},
+		{"--topic t --offset 1 --as held", cli.BadUsage, "--as held: of a record, want record, entry, tick or fold"},
 		{"--offset 1 00", cli.BadUsage, "--offset and --partition want --topic"},
 		{"--partition 1 00", cli.BadUsage, "--offset and --partition want --topic"},
 		{"--encoding octal 00", cli.BadUsage, "--encoding octal: want hex, base64 or text"},
@@ -173,12 +178,13 @@ func TestParsleyErrors(t *testing.T) {
 	}
 }
 
-// stamped makes the topics orders, app-stage-state-changelog and app-stage-ticks with records that were stamped, were not, or
+// stamped makes the topics orders and app-stage-…: state-changelog, fold-changelog, ticks, with records that were stamped, were not, or
 // are corrupt, and returns the ids of the topics. frontier is the key in the changelog.
 func (s session) stamped() (ids map[string]uuid.UUID, frontier parsley.Key) {
 	s.t.Helper()
 	s.topic("orders", 3)
 	s.topic("app-stage-state-changelog", 1)
+	s.topic("app-stage-fold-changelog", 1)
 	s.topic("app-stage-ticks", 1)
 	cl, err := kgo.NewClient(kgo.SeedBrokers(s.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -194,6 +200,7 @@ func (s session) stamped() (ids map[string]uuid.UUID, frontier parsley.Key) {
 		ids[name] = uuid.UUID(d.ID)
 	}
 	frontier = parsley.Key{Kind: parsley.KeyFrontier, Channel: parsley.Channel{Topic: ids["orders"], Partition: 2}}
+	held := parsley.Key{Kind: parsley.KeyHeld, Channel: frontier.Channel, Index: 1}
 	stamp := parsley.Stamp{Tagged: true, Sender: uuid.MustParse(idS), Sequence: 4}
 	stamp.Clock.RaiseOffset(frontier.Channel, 41)
 	stamp.Clock.RaiseSequence(parsley.SequenceKey{Channel: parsley.Channel{Topic: uuid.MustParse(idA), Partition: 7}, Sender: stamp.Sender}, 9)
@@ -212,6 +219,9 @@ func (s session) stamped() (ids map[string]uuid.UUID, frontier parsley.Key) {
 		{Topic: "app-stage-state-changelog", Key: frontier.Append(nil), Value: parsley.AppendNumber(nil, 41)},
 		{Topic: "app-stage-state-changelog", Key: frontier.Append(nil)},
 		{Topic: "app-stage-state-changelog", Key: []byte("f/x"), Value: []byte("1")},
+		{Topic: "app-stage-state-changelog", Key: held.Append(nil), Value: unhex(s.t, heldS)},
+		{Topic: "app-stage-fold-changelog", Key: parsley.AppendFoldKey(nil, []byte("kim")), Value: []byte("10")},
+		{Topic: "app-stage-fold-changelog", Key: []byte{3}},
 		{Topic: "app-stage-ticks", Key: parsley.AppendTickKey(nil, 3)},
 	} {
 		if err := cl.ProduceSync(context.Background(), r).FirstErr(); err != nil {
@@ -267,9 +277,19 @@ func TestParsleyFromTopic(t *testing.T) {
 	s.fails("", cli.Failed, "topic app-stage-state-changelog, partition 0, offset 2: parsley: corrupt store key: ", read(changelog, 0, 2)...)
 	s.object(`{"kind":"record","offset":0,"partition":0,"stamp":null,"topic":"app-stage-state-changelog","topicId":"`+wire.UUID(ids[changelog]).String()+`"}`,
 		read(changelog, 0, 0, "--as", "record")...)
+	s.object(`{"claims":[{"offset":5,"partition":1,"topicId":"AQIDBAUGBwgJCgsMDQ4PEA","uuid":"`+idA+`"}],"headers":[],"index":1,"key":"q/`+frontier.Channel.String()+
+		`/e/0000000000000001","kind":"store entry","of":"held record","offset":1,"partition":2,"recordKey":"\n\u000b","sender":"`+idS+`","sequence":10,`+
+		`"topic":"orders","topicId":"`+orders+`","value":"\f"}`, read(changelog, 0, 3)...)
+	fold := "app-stage-fold-changelog"
+	s.object(`{"key":"kim","kind":"fold key","tick":false}`, read(fold, 0, 0)...)
+	s.object(`{"key":"kim","kind":"fold key","tick":false}`, read(fold, 0, 0, "--as", "fold")...)
+	s.fails("", cli.Failed, "topic app-stage-fold-changelog, partition 0, offset 1: parsley: corrupt fold key", read(fold, 0, 1)...)
 	s.object(`{"kind":"tick key","partition":3}`, read("app-stage-ticks", 0, 0, "--as", "tick")...)
 	s.fails("", cli.Failed, "corrupt store key", read("app-stage-ticks", 0, 0, "--as", "entry")...)
 	if name := parsley.StateChangelog("app", "stage"); name != changelog || !strings.HasSuffix(name, stateChangelog) {
+		t.Error(name)
+	}
+	if name := parsley.FoldChangelog("app", "stage"); name != fold || !strings.HasSuffix(name, foldChangelog) {
 		t.Error(name)
 	}
 }
