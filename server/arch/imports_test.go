@@ -41,6 +41,7 @@ var mayImport = []struct {
 	{"server/transcripts", ""}, // a second opinion: shares nothing with the product
 	{"server/transcripts/replay", "server/transcripts"},
 	{"server/brokertest", ""},
+	{"server/history", ""},
 	{"server/interop/...", ""},
 	{"bench/...", "bench/... codec/..."},
 	{"cmd/...", "cmd/... server/... engine/... netio/... codec/... bench/..."},

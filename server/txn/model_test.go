@@ -10,6 +10,7 @@ import (
 
 	"kaas/codec/api"
 	"kaas/server/coordinator"
+	"kaas/server/history"
 )
 
 var seeds = flag.Int("seeds", 40, "random histories of TestHistories")
@@ -454,74 +455,30 @@ func (w *world) settle() {
 	}
 }
 
-// fates says of every transaction what became of its records in each partition that holds some.
-func (w *world) fates() map[int]map[bool][]int {
-	fates := map[int]map[bool][]int{}
-	for i, pt := range w.parts {
-		open := map[int64][]rec{}
-		for _, r := range pt.recs {
-			if !r.marker {
-				open[r.p.ID] = append(open[r.p.ID], r)
-				continue
-			}
-			for _, d := range open[r.p.ID] {
-				if fates[d.try] == nil {
-					fates[d.try] = map[bool][]int{}
-				}
-				fates[d.try][r.commit] = append(fates[d.try][r.commit], i)
-			}
-			delete(open, r.p.ID)
-		}
-		for id, rs := range open {
-			w.failf("stuck LSO: partition %d has open records of producer %d: %+v", i, id, rs)
-		}
-	}
-	return fates
-}
-
 // judge holds what producers were told against what partitions hold.
 func (w *world) judge() {
-	fates := w.fates()
-	for _, try := range w.tries {
-		f := fates[try.seq]
-		committed, aborted := len(f[true]) > 0, len(f[false]) > 0
-		switch {
-		case committed && aborted:
-			w.failf("torn transaction: %+v: %v", *try, f)
-		case committed && try.asked[true] == 0:
-			w.failf("aborted read (G1a): %+v was committed, nobody asked for it", *try)
-		case committed && try.ended != nil && !*try.ended:
-			w.failf("aborted read (G1a): %+v was committed after all", *try)
-		case aborted && try.ended != nil && *try.ended:
-			w.failf("lost write: %+v was aborted after all", *try)
+	txns := make([]*history.Txn, len(w.tries))
+	for i, try := range w.tries {
+		x := &history.Txn{Name: fmt.Sprintf("%+v", *try), AskedCommit: try.asked[true] > 0, Sent: map[int32]int{}, Acked: map[int32]int{}}
+		for p, n := range try.sent {
+			x.Sent[int32(p)] = n
 		}
-		if committed || try.ended != nil && *try.ended {
-			w.complete(try)
+		for _, r := range try.acked {
+			x.Acked[int32(r.p.ID)] = max(x.Acked[int32(r.p.ID)], r.n+1)
 		}
+		if try.ended != nil {
+			x.Told = map[bool]history.End{true: history.Committed, false: history.Aborted}[*try.ended]
+		}
+		txns[i] = x
 	}
-}
-
-// complete checks that a committed transaction has all that was acknowledged, once each, in order.
-func (w *world) complete(try *attempt) {
-	next := make([]int, worldParts)
+	logs := map[int32][]history.Record{}
 	for i, pt := range w.parts {
 		for _, r := range pt.recs {
-			if r.marker || r.try != try.seq {
-				continue
-			}
-			switch {
-			case r.n < next[i]:
-				w.failf("duplicate or reordered: partition %d has %+v after %d", i, r, next[i])
-			case r.n > next[i]:
-				w.failf("lost write: partition %d has %+v in place of %d", i, r, next[i])
-			}
-			next[i]++
+			logs[int32(i)] = append(logs[int32(i)], history.Record{Producer: r.p.ID, Marker: r.marker, Commit: r.commit, Txn: r.try, N: r.n})
 		}
 	}
-	for _, r := range try.acked {
-		if next[r.p.ID] <= r.n {
-			w.failf("lost write: partition %d has not %+v", r.p.ID, r)
-		}
+	for _, f := range history.Judge(txns, logs).Faults {
+		w.t.Errorf("%s: %s", f.Kind, f.Text)
 	}
 }
 
