@@ -146,6 +146,9 @@ func TestEchoOnFormerSink(t *testing.T) {
 			t.Errorf("former sinks %v", got)
 		}
 		r.send(sink0, 1, want...)
+		if got := r.store.stored()["sq/"+sink2.String()]; got != "0000000000000000" {
+			t.Errorf("the number of the last record for the former sink is %q: it must stay for ever", got)
+		}
 	}
 }
 
