@@ -211,7 +211,7 @@ func (a *readAhead) read(k *looker, more int) {
 		last = p
 	})
 	var st unix.Stat_t
-	if from := last.Pos + int64(min(last.Len, lookBytes)); unix.Fstat(last.FD, &st) == nil && st.Size > from {
+	if from := last.Pos + int64(min(last.Len, lookBytes)); more > 0 && unix.Fstat(last.FD, &st) == nil && st.Size > from {
 		fetch(last.FD, from, int(min(int64(more), st.Size-from)))
 	}
 	a.eachOld(func(p *Part, n int) {

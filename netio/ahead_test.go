@@ -246,7 +246,7 @@ func TestOldSlicesOfOneReply(t *testing.T) {
 	content := pattern(5, 2<<20)
 	f := coldFile(t, content)
 	ref := &countRef{}
-	s, addr := serve(t, Config{Loops: 1, ReadAheadBytes: -1}, &hooks{frame: func(c *Conn, b []byte) {
+	s, addr := serve(t, Config{Loops: 1}, &hooks{frame: func(c *Conn, b []byte) {
 		r := c.NewReply()
 		r.Buf = append(r.Buf[:0], b...)
 		for i := range 16 {

@@ -68,8 +68,8 @@ type Config struct {
 	// that of the requests alone. 0 or less: not bounded.
 	InflightBytes, RequestBytes int64
 
-	// ReadAheadThreads is how many goroutines read file slices that are not in the page cache; default 4. ReadAheadBytes is how far they read
-	// beyond what is to be sent; default 1 MiB, below 0: not.
+	// ReadAheadThreads is how many goroutines read file slices that are not in the page cache; default 4. ReadAheadBytes is how far they have
+	// the kernel read beyond what is to be sent; 0 or less: not.
 	ReadAheadThreads, ReadAheadBytes int
 
 	PausePendingReplies int // replies not sent after which a connection is not read; default 64
@@ -127,9 +127,6 @@ func New(cfg Config, h Handler) (*Server, error) {
 	setDefault(&cfg.PausePendingBytes, 1<<20)
 	setDefault(&cfg.Handshakes, 1024)
 	setDefault(&cfg.ReadAheadThreads, 4)
-	if cfg.ReadAheadBytes == 0 {
-		cfg.ReadAheadBytes = 1 << 20
-	}
 	setDefault(&cfg.HandshakeTimeout, 10*time.Second)
 	setDefault(&cfg.KeepAliveIdle, keepAliveIdle)
 	cfg.ReadBufferBytes = max(cfg.ReadBufferBytes, 64<<10)

@@ -209,6 +209,7 @@ func (b *Broker) openPorts() (err error) {
 		Loops: c.Loops, MaxFrameBytes: c.SocketRequestMaxBytes, IdleMax: c.ConnectionsMaxIdle,
 		SendBufferBytes: int(c.SocketSendBuffer), RecvBufferBytes: int(c.SocketReceiveBuffer), Backlog: int(c.ListenBacklog),
 		InflightBytes: c.InflightMaxBytes, RequestBytes: c.QueuedMaxRequestBytes,
+		ReadAheadThreads: c.ReadAheadThreads, ReadAheadBytes: c.ReadAheadBytes,
 		PausePendingReplies: inflightPerConnMax, PausePendingBytes: unreadPerConnMax,
 		Logger: b.levels.Logger("kaas.netio"),
 	}

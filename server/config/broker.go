@@ -36,6 +36,8 @@ type Broker struct {
 	OpenFilesMax          int   // 0: half of the descriptor limit
 	// CommitJournalBytes is of both files of the commit journal together; 0: none.
 	CommitJournalBytes int64
+	// ReadAheadBytes is how far ReadAheadThreads read ahead of a consumer what is not in the page cache.
+	ReadAheadThreads, ReadAheadBytes int
 	CommitThreads      int
 	RecoveryThreads    int
 	MetricsListen      string // host:port, "" for nowhere
@@ -242,6 +244,7 @@ func (b *Broker) derive() {
 	if b.Loops = int(b.Int("kaas.loops")); b.Loops == 0 {
 		b.Loops = max(1, runtime.GOMAXPROCS(0)/2)
 	}
+	b.ReadAheadThreads, b.ReadAheadBytes = int(b.Int("kaas.read.ahead.threads")), int(b.Int("kaas.read.ahead.bytes"))
 	b.CommitJournalBytes = b.Int("kaas.commit.journal.bytes")
 	b.OpenFilesMax, b.CommitThreads = int(b.Int("kaas.open.files.max")), int(b.Int("kaas.commit.threads"))
 	if b.RecoveryThreads = int(b.Int("kaas.recovery.threads")); b.RecoveryThreads == 0 {

@@ -81,6 +81,8 @@ var brokerKeys = [...]Key{
 	{Name: "kaas.metrics.listen", Type: TypeString, Help: "host:port where /metrics, /healthz and /readyz are served over HTTP; port 0 picks a free one; empty: nowhere."},
 	{Name: "kaas.open.files.max", Type: TypeInt, Default: "0", Low: "0", Help: "Most segment files kept open; 0: half of the process's descriptor limit."},
 	{Name: "kaas.pprof.enable", Type: TypeBoolean, Default: "false", Help: "Serve Go's profiles under /debug/pprof/ of kaas.metrics.listen."},
+	{Name: "kaas.read.ahead.bytes", Type: TypeInt, Default: "1048576", Low: "0", High: "1073741824", Help: "How far records that are not in the page cache are read ahead of a consumer."},
+	{Name: "kaas.read.ahead.threads", Type: TypeInt, Default: "4", Low: "1", High: "1024", Help: "Reads of records that are not in the page cache that may run at the same time."},
 	{Name: "kaas.recovery.threads", Type: TypeInt, Default: "0", Low: "0", High: "1024", Help: "Threads of recovery at the start; 0: two per core."},
 	{Name: "kaas.storage", Type: TypeString, Default: "disk", Choice: []string{"disk", "memory"}, Help: "Keep logs on disk, or in memory only."},
 	{Name: "kaas.tls.handshake.timeout.ms", Type: TypeInt, Default: "10000", Low: "1", Help: "Time for a TLS handshake, and for its first byte."},

@@ -152,6 +152,8 @@ var table = [...]Metric{
 		func(s *scrape, e emitter) { e.value(float64(s.net.HeldReplies)) }},
 	{"kaas_inflight_pauses_total", Counter, nil, "", "Times a connection was not read because kaas.inflight.max.bytes or queued.max.request.bytes was used up.",
 		func(s *scrape, e emitter) { e.value(float64(s.net.Starved)) }},
+	{"kaas_cold_reads_total", Counter, nil, "", "Times the sending of records waited for a worker that reads them from the disk, a MiB or less at a time.",
+		func(s *scrape, e emitter) { e.value(float64(s.net.ColdReads)) }},
 	{"kaas_quota_throttled_total", Counter, []string{"quota"}, "", "Requests answered with a throttle time, by the key of the quota that the client was over.",
 		func(s *scrape, e emitter) {
 			for _, u := range s.api.Quotas.Kinds {
