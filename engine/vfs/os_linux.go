@@ -155,6 +155,30 @@ func (f *fdFile) ReadAt(p []byte, off int64) (int, error) {
 	return done, nil
 }
 
+// ReadCachedAt does not use unix.Preadv2, which allocates.
+func (f *fdFile) ReadCachedAt(p []byte, off int64) (int, error) {
+	for done := 0; done < len(p); {
+		iov := unix.Iovec{Base: &p[done]}
+		iov.SetLen(len(p) - done)
+		n, _, errno := unix.Syscall6(unix.SYS_PREADV2, uintptr(f.fd), uintptr(unsafe.Pointer(&iov)), 1, uintptr(off)+uintptr(done), 0, unix.RWF_NOWAIT)
+		switch {
+		case errno == syscall.EINTR:
+		case errno == syscall.EAGAIN:
+			return done, ErrNotCached
+		case errno == syscall.EOPNOTSUPP || errno == syscall.ENOSYS:
+			n, err := f.ReadAt(p[done:], off+int64(done))
+			return done + n, err
+		case errno != 0:
+			return done, pathErr("read", f.name, errno)
+		case n == 0:
+			return done, io.EOF
+		default:
+			done += int(n)
+		}
+	}
+	return len(p), nil
+}
+
 func (f *fdFile) WriteAt(p []byte, off int64) (int, error) {
 	done := 0
 	for done < len(p) {

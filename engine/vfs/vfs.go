@@ -103,6 +103,16 @@ type File interface {
 	Close() error
 }
 
+// CachedReader is a File that can be read without waiting for the disk.
+type CachedReader interface {
+	// ReadCachedAt is ReadAt of what is in the page cache: it stops, with ErrNotCached, where something is not. Where the system cannot tell,
+	// it is ReadAt.
+	ReadCachedAt(p []byte, off int64) (int, error)
+}
+
+// ErrNotCached says that the bytes asked for are on the disk only.
+var ErrNotCached = errors.New("vfs: not in the page cache")
+
 // WriteFile replaces the file name by one that holds data: written beside it, synced, renamed over it, directory synced.
 // After a crash the file has the old or the new content, whole.
 func WriteFile(f FS, dir, name string, data []byte) error {
