@@ -42,7 +42,8 @@
 //     no lock; one that is busier than others is not known when it is placed.
 //
 // A round of a loop: one epoll_wait; posts; due timers; one read for each
-// readable connection and the frames in it; Handler.RoundEnd; one send for each
+// readable connection and the frames in it; Handler.RoundEnd; what that posted (in a
+// round of its own, a system call later, a heartbeat cost 4 of 19 us more); one send for each
 // connection with completed replies; then turns of 64 KiB of sendfile, round
 // robin. If the read buffer fills up the round is cut in two there, so RoundEnd
 // may run more than once between two waits.

@@ -415,6 +415,7 @@ func (l *Loop) endReads() {
 	if l.delivered {
 		l.delivered = false
 		l.handler.RoundEnd(l)
+		l.runPosts() // above all what RoundEnd posted: answers, which would cost a round of their own otherwise
 	}
 	for i, b := range l.retired {
 		l.retired[i] = nil

@@ -234,3 +234,32 @@ func TestBeforeSleep(t *testing.T) {
 		t.Errorf("%d calls, want at least 10", n)
 	}
 }
+
+// What the handler posts at the end of a round is run in that round: an answer that waits for it goes out without another look at the sockets.
+func TestPostsOfRoundEnd(t *testing.T) {
+	const pings = 100
+	var late []*Reply
+	h := &hooks{
+		frame: func(c *Conn, frame []byte) {
+			r := c.NewReply()
+			r.Buf = appendFrame(r.Buf[:0], frame)
+			late = append(late, r)
+		},
+		roundEnd: func(*Loop) {
+			for _, r := range late {
+				r.Post()
+			}
+			late = late[:0]
+		},
+	}
+	s, addr := serve(t, Config{Loops: 1}, h)
+	c := dial(t, addr)
+	for range pings {
+		write(t, c, appendFrame(nil, []byte("x")))
+		wantFrame(t, c, []byte("x"))
+	}
+	const others = 10 // the connection, and whatever else wakes a loop
+	if n := s.Stats().Rounds; n > pings+others {
+		t.Errorf("%d requests, one at a time, took %d rounds", pings, n)
+	}
+}

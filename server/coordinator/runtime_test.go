@@ -77,6 +77,46 @@ func TestOperationsOfARoundShareABatch(t *testing.T) {
 	}
 }
 
+// What an operation of a round brings to its own shard is run at the end of that round, some turns deep; the rest is left to a goroutine.
+func TestRoundRunsWhatItBrings(t *testing.T) {
+	r := newRig(t, engine.PageCache)
+	q := r.rt.NewRound()
+	const steps = turnsInRound + 2
+	ran, all := make(chan int, steps), make(chan struct{})
+	release := make(chan struct{})
+	var step func(n int) Op[*store]
+	step = func(n int) Op[*store] {
+		return func(s *store, now time.Time) Outcome {
+			if n > turnsInRound {
+				<-release // a goroutine's: End must not wait here
+			}
+			out := put("a", fmt.Sprint(n))(s, now)
+			out.Done = func(err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				ran <- n
+				if n == steps {
+					close(all)
+					return
+				}
+				r.rt.Submit("a", step(n+1), func(err error) { t.Error(err) })
+			}
+			return out
+		}
+	}
+	q.Submit("a", step(1), func(err error) { t.Error(err) })
+	q.End()
+	if got := len(ran); got != turnsInRound {
+		t.Errorf("%d steps were run by the round, want %d", got, turnsInRound)
+	}
+	close(release)
+	<-all
+	if got := r.values()["a"]; got != fmt.Sprint(steps) {
+		t.Errorf("the last step wrote %q, want %d", got, steps)
+	}
+}
+
 // Operations that do not look at each other's writes share a batch though they are about one key, until one that does comes.
 func TestBlindOperationsOfOneKeyShareABatch(t *testing.T) {
 	r := newRig(t, engine.PageCache)
