@@ -14,13 +14,14 @@ build:
 test:
 	$(GO) test ./...
 
-# Thousands of random runs: the engine and its state store with the power cut at every operation, the transaction coordinator, causal nodes
-# from seed FIRST on; SEEDS each.
+# Thousands of random runs: the engine and its state store with the power cut at every operation, the coordinators of groups and transactions,
+# causal nodes from seed FIRST on; SEEDS each.
 SEEDS ?= 2000
 FIRST ?= 0
 soak:
 	$(GO) test ./engine -run 'TestModel$$' -count=1 -timeout 0 -seeds $(SEEDS) -v
 	$(GO) test ./engine/state -run TestPowerCut -count=1 -timeout 0 -seeds $(SEEDS)
+	$(GO) test ./server/group -run 'Model$$' -count=1 -timeout 0 -seeds $(SEEDS)
 	$(GO) test ./server/txn -run TestHistories -count=1 -timeout 0 -seeds $(SEEDS)
 	$(GO) test ./server/causal/simulate -count=1 -timeout 0 -seeds $(SEEDS) -first $(FIRST) -v
 

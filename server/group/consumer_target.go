@@ -114,6 +114,9 @@ func (b *beat) reconcile(target partitions, epoch int32) (moved bool) {
 	switch {
 	case m.target != epoch:
 		m.assigned, m.revoking = m.assigned.plus(m.revoking).split(target.has)
+		if b.replaced {
+			m.revoking = nil // it comes with nothing, and could say so in no epoch but 0, which is for joining
+		}
 		_, m.pending = target.split(m.assigned.has)
 		m.target = epoch
 		if len(m.revoking) == 0 {

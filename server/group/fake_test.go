@@ -45,6 +45,13 @@ type fake struct {
 	// held are the outcomes that wait for the next batch while hold is set.
 	hold bool
 	held []coordinator.Outcome
+	// late keeps answers back that belong to what was appended and replayed, as group commit does, until told lets them go.
+	late   bool
+	untold []func()
+	// durable is how much of the log nobody can lose: answers have been given that rest on it.
+	durable int
+	// wrote, if set, is called when a batch was replayed.
+	wrote func()
 	// fail, if set, is what the next write ends with.
 	fail    error
 	largest int // entries of one batch
@@ -63,7 +70,7 @@ func newFake(t testing.TB) *fake {
 
 // open begins with an empty shard and replays the log.
 func (f *fake) open() {
-	f.alarms, f.held = nil, nil
+	f.alarms, f.held, f.untold = nil, nil, nil
 	f.s = New(&f.cfg, f, func() string { f.ids++; return fmt.Sprintf("%08d", f.ids) }, slog.New(slog.DiscardHandler))
 	for _, r := range f.log {
 		if r.entry.Key == nil {
@@ -140,11 +147,30 @@ func (f *fake) flush() {
 			f.log = append(f.log, r)
 			f.replay(r)
 		}
-	}
-	for i, o := range held {
-		if o.Done != nil {
-			o.Done(errs[i])
+		if f.wrote != nil {
+			f.wrote()
 		}
+	}
+	upTo := len(f.log)
+	for i, o := range held {
+		f.untold = append(f.untold, func() {
+			f.durable = max(f.durable, upTo)
+			if o.Done != nil {
+				o.Done(errs[i])
+			}
+		})
+	}
+	if !f.late {
+		f.told()
+	}
+}
+
+// told gives the answers that were kept back.
+func (f *fake) told() {
+	for len(f.untold) > 0 {
+		next := f.untold[0]
+		f.untold = f.untold[1:]
+		next()
 	}
 }
 
@@ -406,7 +432,7 @@ func (f *fake) committed(group, topic string, partition int32, at int64) api.Err
 // fetch reads one partition.
 func (f *fake) fetch(group, topic string, partition int32, requireStable bool) (int64, api.ErrorCode) {
 	f.t.Helper()
-	p := f.s.Fetch(&api.OffsetFetchRequestOffsetFetchRequestGroup{GroupId: group,
+	p := f.s.Fetch(&api.OffsetFetchRequestOffsetFetchRequestGroup{GroupId: group, MemberEpoch: -1,
 		Topics: []api.OffsetFetchRequestOffsetFetchRequestTopics{{Name: topic, PartitionIndexes: []int32{partition}}}}, requireStable)
 	return p.Topics[0].Partitions[0].CommittedOffset, p.Topics[0].Partitions[0].ErrorCode
 }

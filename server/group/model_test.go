@@ -1,6 +1,7 @@
 package group
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -569,6 +570,9 @@ func (s *Shard) durable() map[string]string {
 		if offsets != "" {
 			all["offsets of "+id] = offsets
 		}
+		if g.consumer != nil {
+			all[id] = g.consumer.durable()
+		}
 		c := g.classic
 		if c == nil || c.generation == 0 {
 			continue
@@ -619,7 +623,7 @@ func (m *model) drain() {
 
 func TestModel(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(modelSeeds) {
+	for seed := range *modelSeeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := newModel(t, seed)
 			for range modelSteps {
@@ -642,8 +646,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// How much the model plays.
-const (
-	modelSeeds = 60
-	modelSteps = 1500
-)
+// How much the models play.
+var modelSeeds = flag.Uint64("seeds", 60, "random runs of TestModel and of TestConsumerModel")
+
+const modelSteps = 1500
