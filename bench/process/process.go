@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -101,10 +102,13 @@ func ask(address string) error {
 	return err
 }
 
-// Said is the beginning of what the process wrote to its standard error. It must have ended.
+// Said is what the process wrote to its standard error; of much, the beginning and the end. It must have ended.
 func (p *Process) Said() []byte {
 	b := bytes.TrimSpace(p.errs.Bytes())
-	return b[:min(len(b), saidBytesMax)]
+	if len(b) <= 2*saidBytesMax {
+		return b
+	}
+	return slices.Concat(b[:saidBytesMax], []byte(" … "), b[len(b)-saidBytesMax:])
 }
 
 // Kill ends the process at once.
