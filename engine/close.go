@@ -73,7 +73,7 @@ func (l *Log) checkpointLater() error {
 	if l.st == nil || !l.st.marked || l.Err() != nil || !l.st.dirMade {
 		return nil
 	}
-	return l.saveFiles(true)
+	return l.saveFiles(true, l.st.epochs.save)
 }
 
 // checkpointed ends what checkpointLater began.
@@ -105,7 +105,7 @@ func (l *Log) checkpointLocked() error {
 		return nil
 	}
 	if st.dirMade {
-		if err := l.saveFiles(false); err != nil {
+		if err := l.saveFiles(false, st.epochs.save); err != nil {
 			return err
 		}
 	}
@@ -122,14 +122,16 @@ func (l *Log) noteClean() error {
 }
 
 // saveFiles brings all files of the log to what a clean start expects, and makes them durable unless that is left for later. mu is held.
-func (l *Log) saveFiles(later bool) error {
+func (l *Log) saveFiles(later bool, saveEpochs func(f vfs.FS, dir string) error) error {
 	if err := l.syncNames(); err != nil {
 		return err
 	}
 	l.pathMu.Lock()
 	defer l.pathMu.Unlock()
-	if err := l.st.epochs.save(l.e.cfg.FS, l.dir()); err != nil {
-		return err
+	if l.st.epochs.behind() {
+		if err := saveEpochs(l.e.cfg.FS, l.dir()); err != nil {
+			return err
+		}
 	}
 	segs := *l.segs.Load()
 	for i, s := range segs {

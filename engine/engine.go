@@ -11,14 +11,12 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"kaas/engine/commit"
@@ -287,63 +285,18 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// each calls f for every log, n at a time.
-func each(logs []*Log, n int, f func(*Log)) {
+// each calls f for every one of all, n at a time.
+func each[T any](all []T, n int, f func(T)) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(n, len(logs)) {
+	for range min(n, len(all)) {
 		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(logs)); i = next.Add(1) - 1 {
-				f(logs[i])
+			for i := next.Add(1) - 1; i < int64(len(all)); i = next.Add(1) - 1 {
+				f(all[i])
 			}
 		})
 	}
 	wg.Wait()
-}
-
-// Recover loads those of logs that may be dirty: scans what their recovery point does not cover, cuts torn tails, syncs what
-// is kept. It runs before clients are let in; the other logs are loaded when first used. progress, if set, is told bytes scanned and
-// to scan, from several goroutines, every MiB or so, and after each log. A log that cannot be recovered is offline; that is not an error of Recover.
-func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, total int64)) error {
-	var dirty []*Log
-	var total, done atomic.Int64
-	for _, l := range logs {
-		if e.journal.dirty(l.name()) {
-			dirty = append(dirty, l)
-			total.Add(l.unscanned())
-		}
-	}
-	var failed atomic.Bool
-	each(dirty, e.cfg.RecoveryThreads, func(l *Log) {
-		if ctx.Err() != nil {
-			return
-		}
-		left := l.unscanned()
-		if err := l.load(func(n int64) {
-			n = min(n, left) // more was written since
-			left -= n
-			if n = done.Add(n); progress != nil {
-				progress(n, total.Load())
-			}
-		}); err != nil {
-			failed.Store(true)
-			e.cfg.Logger.Error("log could not be recovered", "log", l.name(), "error", err)
-		} else if err := l.checkpoint(); err == nil {
-			l.forgetSeals()
-		} else if !errors.Is(err, syscall.ENOSPC) {
-			l.fail(err) // without room for its files it only stays dirty
-		}
-		if n := done.Add(left); progress != nil {
-			progress(n, total.Load())
-		}
-	})
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := e.journal.compact(); err != nil || failed.Load() {
-		return err // the commit journal stays for the logs that may need it
-	}
-	return e.dropOld()
 }
 
 // Remove ends a log whose topic was deleted: its readers and writers get ErrDeleted, its directory is renamed at once and

@@ -32,13 +32,26 @@ func (l *Log) load(progress func(n int64)) error {
 }
 
 func (l *Log) loadLocked(progress func(n int64)) error {
+	ld := l.loader(progress)
+	if err := l.find(ld); err != nil {
+		return err
+	}
+	l.publish(ld)
+	return nil
+}
+
+func (l *Log) loader(progress func(n int64)) *loader {
+	return &loader{l: l, st: &state{snapshot: -1, outdated: -1}, fs: l.e.cfg.FS, dir: l.dir(), progress: progress}
+}
+
+// find is the part of a load that looks into the files. mu is held.
+func (l *Log) find(ld *loader) error {
 	if f := l.failed.Load(); f != nil {
 		return f.err
 	}
 	if l.e.closed.Load() {
 		return ErrClosed
 	}
-	ld := &loader{l: l, st: &state{snapshot: -1, outdated: -1}, fs: l.e.cfg.FS, dir: l.dir(), progress: progress}
 	if err := l.contained(ld.load); err != nil {
 		err = fmt.Errorf("%w: %w", ErrStorage, err)
 		l.fail(err)
@@ -49,6 +62,11 @@ func (l *Log) loadLocked(progress func(n int64)) error {
 	l.syncMu.Lock()
 	l.seals, l.unsealed = ld.seals, ld.unsealed
 	l.syncMu.Unlock()
+	return nil
+}
+
+// publish lets everybody have what find has found, all of which is durable. mu is held.
+func (l *Log) publish(ld *loader) {
 	l.item.Init(l, ld.st.end)
 	l.pub.mu.Lock()
 	m := mark{start: ld.start, end: place{offset: ld.st.end}}
@@ -60,7 +78,6 @@ func (l *Log) loadLocked(progress func(n int64)) error {
 	l.pub.mu.Unlock()
 	l.loaded.Store(true)
 	ld.shred()
-	return nil
 }
 
 // shred has the bytes of files go that are no longer part of the log, once that is durable: a segment that came back cut would be damage.
@@ -68,7 +85,7 @@ func (ld *loader) shred() {
 	if len(ld.gone) == 0 {
 		return
 	}
-	if err := ld.fs.SyncDir(ld.dir); err != nil {
+	if err := ld.syncDir(); err != nil {
 		ld.l.e.cfg.Logger.Warn("files could not be removed", "log", ld.l.name(), "error", err)
 		return
 	}
@@ -85,15 +102,23 @@ type loader struct {
 	start int64
 
 	bases, snapshots []int64
-	scannedFrom      int64    // offset from which segments were scanned, -1: none was
-	seals, unsealed  []seal   // see Log
-	gone             []string // files whose bytes are to go in the background
-	damage           error    // what a cut tail looked like
-	now              int64    // when the load began, in ms
+	scannedFrom      int64        // offset from which segments were scanned, -1: none was
+	seals, unsealed  []seal       // see Log
+	epochs           []epochStart // what the file has
+	gone             []string     // files whose bytes are to go in the background
+	damage           error        // what a cut tail looked like
+	now              int64        // when the load began, in ms
 
-	failed   bool          // what is kept is written again: see Log.markFailed
+	failed bool // what is kept is written again: see Log.markFailed
+	// later: whoever loads syncs the whole file system before anybody can read what was found, so nothing is synced here that nothing here
+	// relies on.
+	later    bool
 	progress func(n int64) // may be nil
 	untold   int64         // bytes scanned since it was told
+
+	// Of a load with later.
+	unsaved error // why the files of a clean log are not there
+	shown   int64 // log end as published
 }
 
 // progressStep is how much is scanned between two calls of progress.
@@ -166,6 +191,14 @@ func (ld *loader) load() error {
 	return ld.fs.SyncDir(ld.dir)
 }
 
+// syncDir makes the names in the directory durable.
+func (ld *loader) syncDir() error {
+	if ld.later {
+		return nil
+	}
+	return ld.fs.SyncDir(ld.dir)
+}
+
 // settle finds the start and the end of the log from its segments, and makes their names durable if they need not be.
 func (ld *loader) settle(dirty bool) error {
 	l := ld.l
@@ -190,6 +223,9 @@ func (ld *loader) settle(dirty bool) error {
 		if err := l.writeMetadata(); err != nil {
 			return err
 		}
+	}
+	if ld.later {
+		return nil
 	}
 	if err := l.syncMetadata(); err != nil {
 		return err
@@ -360,7 +396,8 @@ func (ld *loader) rolled(s *segment.Segment, next int64, toSeal bool) error {
 	unsealed := seal{segment: s, next: next}
 	if ld.st.producers.Len() > 0 {
 		b := ld.st.producers.Snapshot()
-		if err := ld.l.writeSnapshot(next, b); errors.Is(err, syscall.ENOSPC) {
+		// One that has to be sealed is dirty: until all is synced nothing needs the snapshot.
+		if err := ld.l.saveSnapshot(next, b, ld.later && toSeal); errors.Is(err, syscall.ENOSPC) {
 			unsealed.snapshot = b
 		} else if err != nil {
 			return err
@@ -431,7 +468,7 @@ func (ld *loader) keep(s *segment.Segment, res segment.ScanResult) error {
 			return err
 		}
 	}
-	return s.Recovered()
+	return s.Recovered(ld.later)
 }
 
 // cutAfter removes all segments after a damaged one: offsets must not have holes that were never compacted. Whole and at once, not in slices as
@@ -447,7 +484,7 @@ func (ld *loader) cutAfter(i int, res segment.ScanResult) error {
 		}
 	}
 	if len(ld.bases) > i+1 {
-		return ld.fs.SyncDir(ld.dir)
+		return ld.syncDir()
 	}
 	return nil
 }
@@ -459,7 +496,7 @@ func (ld *loader) dropAll() error {
 		}
 	}
 	ld.segs, ld.seals, ld.unsealed, ld.st.end = nil, nil, nil, ld.start
-	if err := ld.fs.SyncDir(ld.dir); err != nil || ld.scannedFrom < 0 {
+	if err := ld.syncDir(); err != nil || ld.scannedFrom < 0 {
 		return err
 	}
 	// What the scan said of producers goes with it.
@@ -486,7 +523,8 @@ func (ld *loader) rebuild() error {
 	}
 	st.epochs.cutEnd(st.end)
 	st.epochs.cutStart(ld.start)
-	st.epochs.assign(l.spec.LeaderEpoch, st.end)
+	st.epochs.compare(ld.epochs)
+	st.epochs.begin(l.spec.LeaderEpoch, st.end)
 	return nil
 }
 
@@ -494,7 +532,8 @@ func (ld *loader) rebuild() error {
 // there, have besides. Epochs that begin at the end or after it are for a scan to tell.
 func (ld *loader) replayOpened(end int64) error {
 	st, l := ld.st, ld.l
-	if err := st.epochs.load(ld.fs, ld.dir); err != nil {
+	var err error
+	if ld.epochs, err = st.epochs.load(ld.fs, ld.dir); err != nil {
 		return err
 	}
 	st.epochs.cutEnd(end)

@@ -22,9 +22,14 @@ import (
 
 const modelDir = "/var/data"
 
-func modelConfig(f vfs.FS, d Durability, now func() time.Time) Config {
+// modelConfig has the logs of a start and of a close synced together, or each by itself.
+func modelConfig(f vfs.FS, d Durability, now func() time.Time, together bool) Config {
+	volumeMin := volumeSyncMin
+	if together {
+		volumeMin = 1
+	}
 	return Config{Dir: modelDir, Durability: d, Format: testFormat{}, Logger: quiet, FS: f, Clock: now, CommitThreads: 2, Workers: 2,
-		RecoveryThreads: 1, Maintenance: time.Hour, sharedAfter: 1, CommitJournalBytes: 4 << 10, volumeMin: 2 + 30*int(d)}
+		RecoveryThreads: 1, Maintenance: time.Hour, sharedAfter: 1, CommitJournalBytes: 4 << 10, volumeMin: volumeMin}
 }
 
 // start opens an engine as a broker does, with the logs of the model's catalog.
@@ -72,7 +77,7 @@ type checker struct {
 
 // image checks a disk that a crash left: it is started from, looked at, appended to, closed cleanly and looked at again.
 func (c *checker) image(disk *crashfs.Disk) (err error) {
-	cfg := modelConfig(disk, c.durability, func() time.Time { return c.now })
+	cfg := modelConfig(disk, c.durability, func() time.Time { return c.now }, c.rng.IntN(2) == 0)
 	e, logs, err := c.model.start(cfg, c.epoch)
 	if e == nil {
 		return err
@@ -130,7 +135,7 @@ func (c *checker) goOn(l *Log, m *mlog) error {
 
 // again starts from a disk on which nothing may be lost that the model has.
 func (c *checker) again(disk *crashfs.Disk, clean bool) error {
-	cfg := modelConfig(disk, c.durability, func() time.Time { return c.now })
+	cfg := modelConfig(disk, c.durability, func() time.Time { return c.now }, c.rng.IntN(2) == 0)
 	e, logs, err := c.model.start(cfg, c.epoch+1)
 	if e == nil {
 		return err

@@ -161,7 +161,7 @@ func (w *world) begin() bool {
 	w.faults = crashfs.Rules("")
 	w.disk.OnOp(w.cut)
 	c := &checker{model: w.model, durability: w.durability, kill: w.kill, now: w.now, rng: w.rng}
-	e, logs, err := w.model.start(modelConfig(w.faults.FS(w.disk), w.durability, w.clock), int32(2*w.life))
+	e, logs, err := w.model.start(modelConfig(w.faults.FS(w.disk), w.durability, w.clock, w.rng.IntN(2) == 0), int32(2*w.life))
 	w.e = e
 	if err != nil {
 		w.fail("start: %v", err)

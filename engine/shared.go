@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"sync"
@@ -245,20 +246,21 @@ func (e *Engine) syncVolume(logs []*Log) error {
 			}
 		}
 	}
-	err := e.volume.Sync()
+	all := e.volume.Sync()
+	first := all
 	for _, u := range list {
-		lerr := err
-		if lerr == nil {
-			lerr = u.seg.Synced(u.seen)
+		err := all
+		if err == nil {
+			err = u.seg.Synced(u.seen)
 		} else {
 			u.seg.Doubt(err)
 		}
-		if lerr != nil && u.log.Err() != ErrDeleted {
-			e.group.Poison(&u.log.item, lerr)
-			err = lerr
+		if err != nil && u.log.Err() != ErrDeleted {
+			e.group.Poison(&u.log.item, err)
+			first = cmp.Or(first, err)
 		}
 	}
-	return err
+	return first
 }
 
 // redo writes again what the commit journal of the last life has of this log, and makes it durable. What is in the files already is
@@ -284,7 +286,7 @@ func (ld *loader) redo(j *journalEntry) error {
 		if f == nil {
 			continue
 		}
-		if err == nil {
+		if err == nil && !ld.later {
 			err = f.Sync()
 		}
 		err = errors.Join(err, f.Close())

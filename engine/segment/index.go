@@ -182,9 +182,10 @@ func (x *sparse) last() (e entry, ok bool, err error) {
 	return x.floor(1 << 62)
 }
 
-// flush writes the entries on the heap to the file; with last it also cuts the file there and gives up the buffer. Only the
-// log's writer calls it; readers are not held up by the write.
-func (x *sparse) flush(last, sync bool) error {
+// flush writes the entries on the heap to the file; with last it also cuts the file there and gives up the buffer, and with bare it makes no
+// file for no entries: making one is most of what the close of a log with few batches costs. Only the log's writer calls it; readers are not
+// held up by the write.
+func (x *sparse) flush(last, sync, bare bool) error {
 	if x.seg.files.memory {
 		return nil
 	}
@@ -194,7 +195,14 @@ func (x *sparse) flush(last, sync bool) error {
 	if len(tail) == 0 && !last {
 		return nil
 	}
-	file, err := x.seg.files.FS.Open(x.path(), vfs.Create)
+	mode := vfs.Create
+	if bare && len(tail) == 0 {
+		mode = vfs.ReadWrite
+	}
+	file, err := x.seg.files.FS.Open(x.path(), mode)
+	if errors.Is(err, fs.ErrNotExist) && mode == vfs.ReadWrite {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -232,7 +240,7 @@ func (x *sparse) stageTo(name string) error {
 	x.mu.Lock()
 	entries := x.tail
 	x.mu.Unlock()
-	return writeSynced(x.seg.files.FS, name, entries)
+	return write(x.seg.files.FS, name, entries, true)
 }
 
 // settle says that the entries in memory are in the file.
@@ -246,8 +254,8 @@ func (x *sparse) settle() {
 	x.disk, x.tail = len(x.tail), nil
 }
 
-// writeSynced makes the content of a file durable; its name is the caller's affair.
-func writeSynced(f vfs.FS, name string, b []byte) error {
+// write replaces the content of a file, durably with sync; its name is the caller's affair.
+func write(f vfs.FS, name string, b []byte, sync bool) error {
 	file, err := f.Open(name, vfs.Create)
 	if err != nil {
 		return err
@@ -255,7 +263,7 @@ func writeSynced(f vfs.FS, name string, b []byte) error {
 	if _, err = file.WriteAt(b, 0); err == nil {
 		err = file.Truncate(int64(len(b)))
 	}
-	if err == nil {
+	if err == nil && sync {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())

@@ -258,10 +258,10 @@ func (s *Segment) rebuildIndex() error {
 	if !s.sealed.Load() || s.retired.Load() || s.stage.Load() != stageNone {
 		return nil
 	}
-	if err := s.index.flush(true, false); err != nil {
+	if err := s.index.flush(true, false, false); err != nil {
 		return err
 	}
-	return s.times.flush(true, false)
+	return s.times.flush(true, false, false)
 }
 
 // indexRebuildInterval is Kafka's default for index.interval.bytes; a rebuilt index may be denser than the topic asks.
@@ -362,10 +362,10 @@ func (s *Segment) Rewrite() error {
 }
 
 // Recovered makes durable what a scan found: what the process wrote before it died may be in the page cache only. The file
-// is cut to it first. Writer.
-func (s *Segment) Recovered() error {
+// is cut to it first. With later it is not synced, but Dirty: a sync of the whole file system is to follow. Writer.
+func (s *Segment) Recovered(later bool) error {
 	s.writes.Add(1)
-	return s.Trim()
+	return s.trim(later)
 }
 
 // Walk calls f for each batch whose last offset is not below from, by headers only; batch reads the whole of it.

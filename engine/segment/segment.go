@@ -45,6 +45,7 @@ type Segment struct {
 	// The greatest timestamp and the last offset of the batch that has it; -1 when unknown or empty.
 	maxTime, maxTimeAt atomic.Int64
 	modified           atomic.Int64 // clock of the last append, milliseconds; 0 when it was before this process
+	own                atomic.Int64 // where the appends of this process begin, once there is one
 	firstTime          atomic.Int64 // max timestamp of the first batch; -1 when empty or unknown
 
 	// Writer's.
@@ -187,6 +188,9 @@ func (s *Segment) Note(info *BatchInfo, o *Options) {
 	s.sinceIndex += info.Size
 	s.recent.add(info.BaseOffset, last, at, info.Size)
 	if o.NowMs != 0 {
+		if s.modified.Load() == 0 {
+			s.own.Store(at)
+		}
 		s.modified.Store(o.NowMs)
 	}
 	s.next.Store(last + 1)
@@ -201,7 +205,7 @@ func (s *Segment) indexEntry(last, at int64) {
 	s.timeEntry()
 	if len(s.index.tail) >= flushAt && !s.files.memory && s.stage.Load() == stageNone {
 		// Not a failure of the append: an index that could not be written is rebuilt.
-		if s.index.flush(false, false) != nil || s.times.flush(false, false) != nil {
+		if s.index.flush(false, false, false) != nil || s.times.flush(false, false, false) != nil {
 			s.index.fail(errors.New("index could not be written"))
 		}
 	}
@@ -352,12 +356,12 @@ func (s *Segment) Checkpoint() error { return s.save(false, false) }
 func (s *Segment) save(syncIndexes, later bool) error {
 	s.zero.stop()
 	s.timeEntry()
-	err := s.index.flush(true, syncIndexes)
+	err := s.index.flush(true, syncIndexes, later)
 	if err == nil {
-		err = s.times.flush(true, !later) // always: nothing would show that its last entries are missing
+		err = s.times.flush(true, !later, later) // always: nothing would show that its last entries are missing
 	}
 	if err == nil {
-		err = s.txns.flush(s)
+		err = s.txns.flush(s, later)
 	}
 	if err != nil {
 		return err
@@ -454,7 +458,7 @@ func (s *Segment) Locate(offset int64) (Position, error) {
 	if p, ok := s.recent.find(offset); ok {
 		return p, nil
 	}
-	p, err := s.locate(offset)
+	p, err := s.locate(offset, false)
 	if err == nil || err == ErrEnd || s.rebuilt.Load() {
 		return p, err
 	}
@@ -462,12 +466,12 @@ func (s *Segment) Locate(offset int64) (Position, error) {
 	if err := s.rebuildIndex(); err != nil {
 		return p, err
 	}
-	return s.locate(offset)
+	return s.locate(offset, false)
 }
 
 var errStaleIndex = errors.New("index does not fit the log")
 
-func (s *Segment) locate(offset int64) (Position, error) {
+func (s *Segment) locate(offset int64, cached bool) (Position, error) {
 	if offset >= s.next.Load() {
 		return Position{}, ErrEnd
 	}
@@ -485,7 +489,7 @@ func (s *Segment) locate(offset int64) (Position, error) {
 		return Position{}, err
 	}
 	defer r.Release()
-	w := walk{s: s, r: r, end: s.size.Load(), at: at, win: windows.Get().(*window), last: int(s.lastSize.Load())}
+	w := walk{s: s, r: r, end: s.size.Load(), at: at, win: windows.Get().(*window), last: int(s.lastSize.Load()), cached: cached}
 	defer windows.Put(w.win)
 	if pos, ok := s.hints.find(offset); ok {
 		w.at = pos
@@ -539,7 +543,8 @@ type walk struct {
 	win     *window
 	from    int64 // what win holds
 	n       int
-	last    int // size of the batch before, or of one looked up earlier
+	last    int  // size of the batch before, or of one looked up earlier
+	cached  bool // an error in place of waiting for the disk
 }
 
 // next returns the batch at w.at and moves on; io.EOF at the end of the data.
@@ -555,7 +560,7 @@ func (w *walk) next() (Position, BatchInfo, error) {
 		if w.last > length/2 {
 			length = HeaderSize // of large batches the window would hold one header and a copy of its records
 		}
-		n, err := w.r.file.ReadAt(w.win.b[:min(int64(length), w.end-w.at)], w.at)
+		n, err := w.readAt(w.win.b[:min(int64(length), w.end-w.at)], w.at)
 		if err != nil && n < HeaderSize {
 			return Position{}, BatchInfo{}, w.corrupt(err)
 		}

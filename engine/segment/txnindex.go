@@ -89,8 +89,9 @@ func (x *txnIndex) load(s *Segment, next int64) error {
 	return nil
 }
 
-// flush writes the whole file if it lacks entries; a segment without aborted transactions has none.
-func (x *txnIndex) flush(s *Segment) error {
+// flush writes the whole file if it lacks entries; a segment without aborted transactions has none. With later it is written in place and not
+// synced: the segment is one that a start scans until a sync of the whole file system has come.
+func (x *txnIndex) flush(s *Segment, later bool) error {
 	x.mu.Lock()
 	list, saved := x.list, x.saved
 	x.mu.Unlock()
@@ -98,10 +99,15 @@ func (x *txnIndex) flush(s *Segment) error {
 		return nil
 	}
 	var err error
-	if len(list) > 0 {
+	switch {
+	case len(list) > 0 && later:
+		err = write(s.files.FS, s.path(TxnIndexSuffix), encodeAborted(list), false)
+	case len(list) > 0:
 		err = vfs.WriteFile(s.files.FS, s.dir, FileName(s.base, TxnIndexSuffix), encodeAborted(list))
-	} else if err = s.files.FS.Remove(s.path(TxnIndexSuffix)); errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	default:
+		if err = s.files.FS.Remove(s.path(TxnIndexSuffix)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 	}
 	if err != nil {
 		return err
@@ -119,7 +125,7 @@ func (x *txnIndex) stageTo(s *Segment) error {
 	if s.files.memory {
 		return nil
 	}
-	err := writeSynced(s.files.FS, s.path(TxnIndexSuffix), encodeAborted(x.list))
+	err := write(s.files.FS, s.path(TxnIndexSuffix), encodeAborted(x.list), true)
 	if err == nil {
 		x.saved = len(x.list)
 	}
