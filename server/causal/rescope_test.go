@@ -237,6 +237,7 @@ func TestDamagedState(t *testing.T) {
 		"record corrupt":           func(m *Memory) { m.Put([]byte(entry(2)), m.all()[entry(2)][:20]) },
 		"queue meta gone":          func(m *Memory) { m.Delete([]byte(q + "/m")) },
 		"queue meta backwards":     func(m *Memory) { m.Put([]byte(q+"/m"), parsley.Queue{Head: 4, Tail: 1}.Append(nil)) },
+		"queue meta short":         func(m *Memory) { m.Put([]byte("q/"+b.String()+"/m"), make([]byte, 15)) },
 		"queue meta for no record": func(m *Memory) { m.Put([]byte("q/"+b.String()+"/m"), parsley.Queue{Head: 0, Tail: 1}.Append(nil)) },
 	} {
 		m := good.Clone()
