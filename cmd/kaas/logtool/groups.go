@@ -10,7 +10,7 @@ import (
 	"kaas/codec/wire"
 )
 
-// Key versions of __consumer_offsets that are decoded; those above are of groups of the consumer protocol (KIP-848).
+// Key versions of __consumer_offsets: offsets and groups of the classic protocol. The next are those of consumerGroup.
 const (
 	lastOffsetKey = 1
 	groupKey      = 2
@@ -80,6 +80,8 @@ func (p *batchPrinter) grouped(c *batch.Cursor, pos int64) bool {
 		err = p.offsetCommit(c)
 	case version == groupKey:
 		err = p.groupMetadata(c)
+	case version >= firstConsumerKey && version <= lastConsumerKey:
+		err = p.consumerGroup(version, c)
 	default:
 		return false
 	}
