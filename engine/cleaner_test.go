@@ -116,7 +116,7 @@ func TestReadEndBehind(t *testing.T) {
 	segs := *l.segs.Load()
 	stale := l.pub.read()
 	stale.hw = place{offset: 6, seg: 0, pos: 1 << 20} // of the third batch of the first segment, in a layout that is gone
-	end, offset, err := l.readEnd(segs, 0, stale, 6)
+	end, offset, err := l.readEnd(segs, 0, stale, 6, false)
 	if end != 3*961 || offset != 6 || err != nil {
 		t.Errorf("end %d at offset %d, %v", end, offset, err)
 	}

@@ -28,6 +28,9 @@ type Slice struct {
 	Len         int
 	Ref         *FileRef
 	FirstOffset int64 // base offset of the first batch
+	// Lag is how far before the end of its segment the slice begins, in bytes, and AppendedMs the clock of the last append to that: a slice with
+	// little lag behind a late append is in the page cache. What another process appended has a lag of MaxInt64, what is in memory one of 0.
+	Lag, AppendedMs int64
 	// Upper is an offset above every batch in the slice.
 	Upper int64
 	// Aborted are the aborted transactions that overlap [the offset asked for, Upper); only under ReadCommitted.
@@ -39,12 +42,25 @@ type Slice struct {
 // minOneBatch the first batch is whole even when it is larger than max. Errors: ErrOffsetOutOfRange below log start or above
 // log end, ErrDeleted, *CorruptError. It allocates nothing when the file is open and the index in memory.
 func (l *Log) Read(offset int64, max int, minOneBatch bool, iso Isolation) (Slice, error) {
+	return l.readTrying(offset, max, minOneBatch, iso, false)
+}
+
+// ReadCached is Read for who must not wait for the disk: ErrCold when the place of the slice cannot be told from what is in memory. The slice
+// itself may be on the disk only.
+func (l *Log) ReadCached(offset int64, max int, minOneBatch bool, iso Isolation) (Slice, error) {
+	return l.readTrying(offset, max, minOneBatch, iso, true)
+}
+
+// ErrCold says that an answer needs the disk.
+var ErrCold = segment.ErrCold
+
+func (l *Log) readTrying(offset int64, max int, minOneBatch bool, iso Isolation, cached bool) (Slice, error) {
 	if err := l.readable(); err != nil {
 		return Slice{}, err
 	}
 	for try := 0; ; try++ {
 		before := l.segs.Load()
-		s, err := l.read(offset, max, minOneBatch, iso)
+		s, err := l.read(offset, max, minOneBatch, iso, cached)
 		if s.Len > 0 || try == readTries || l.segs.Load() == before {
 			return s, err
 		}
@@ -66,7 +82,7 @@ func (l *Log) readable() error {
 	return l.Load()
 }
 
-func (l *Log) read(offset int64, max int, minOneBatch bool, iso Isolation) (Slice, error) {
+func (l *Log) read(offset int64, max int, minOneBatch bool, iso Isolation, cached bool) (Slice, error) {
 	m := l.pub.read()
 	if offset < m.start || offset > m.end.offset {
 		return Slice{}, ErrOffsetOutOfRange
@@ -80,24 +96,37 @@ func (l *Log) read(offset int64, max int, minOneBatch bool, iso Isolation) (Slic
 	}
 	segs := *l.segs.Load()
 	for i := find(segs, offset); i < len(segs) && segs[i].Base() < upper; i++ {
-		p, err := segs[i].Locate(offset)
+		p, err := locate(segs[i], offset, cached)
 		if err == segment.ErrEnd {
 			continue // a gap at the end of the segment
 		}
 		if err != nil {
 			return Slice{}, err
 		}
-		end, last, err := l.readEnd(segs, i, m, upper)
+		end, last, err := l.readEnd(segs, i, m, upper, cached)
 		if err != nil {
 			return Slice{}, err
 		}
+		if cached && !segs[i].Opened() {
+			return Slice{}, ErrCold
+		}
 		slice, err := cut(segs[i], p, end, max, minOneBatch, last)
+		if l.e.cfg.Storage == Memory {
+			slice.Lag = 0
+		}
 		if err == nil && slice.Len > 0 && iso == ReadCommitted {
 			slice.Aborted = l.AbortedIn(nil, offset, last)
 		}
 		return slice, err
 	}
 	return Slice{}, nil
+}
+
+func locate(s *segment.Segment, offset int64, cached bool) (segment.Position, error) {
+	if cached {
+		return s.LocateCached(offset)
+	}
+	return s.Locate(offset)
 }
 
 // find is the index of the segment whose range has offset: the last with a base not above it, or the first.
@@ -114,7 +143,7 @@ func find(segs []*segment.Segment, offset int64) int {
 }
 
 // readEnd is the position in segment i at which a reader limited to offsets below upper stops, and the offset there.
-func (l *Log) readEnd(segs []*segment.Segment, i int, m mark, upper int64) (pos, offset int64, err error) {
+func (l *Log) readEnd(segs []*segment.Segment, i int, m mark, upper int64, cached bool) (pos, offset int64, err error) {
 	s := segs[i]
 	if i+1 < len(segs) && segs[i+1].Base() <= upper {
 		return s.Size(), segs[i+1].Base(), nil
@@ -122,7 +151,7 @@ func (l *Log) readEnd(segs []*segment.Segment, i int, m mark, upper int64) (pos,
 	if upper == m.hw.offset && s.Base() == m.hw.seg && i == len(segs)-1 { // one that ended since may have been compacted
 		return m.hw.pos, upper, nil
 	}
-	p, err := s.Locate(upper)
+	p, err := locate(s, upper, cached)
 	if err == segment.ErrEnd {
 		return s.Size(), upper, nil
 	}
@@ -148,7 +177,7 @@ func cut(s *segment.Segment, p segment.Position, end int64, max int, minOneBatch
 	if err != nil {
 		return Slice{}, err
 	}
-	return Slice{FD: ref.File().FD(), Pos: p.Pos, Len: int(n), Ref: ref, FirstOffset: p.Base, Upper: last}, nil
+	return Slice{FD: ref.File().FD(), Pos: p.Pos, Len: int(n), Ref: ref, Lag: s.Lag(p.Pos), AppendedMs: s.AppendedMs(), FirstOffset: p.Base, Upper: last}, nil
 }
 
 // ReadBytes reads what Read finds into p, for readers that need the bytes in memory: len(p) is max. It returns how many

@@ -18,7 +18,8 @@ import (
 //
 // The way of a request: resolve the session and the partitions, read them all (index look-ups only: what is found are slices of files),
 // and answer if there is enough; else park with the connection held until the log moves, or max_wait_ms is over. Records are never
-// copied: the answer is encoded without them, and netio sends the slices of the segment files in their places.
+// copied: the answer is encoded without them, and netio sends the slices of the segment files in their places. A look-up that would wait for the
+// disk goes to a worker, and so does, in netio, the reading of records that may not be in the page cache.
 //
 // Deviation: v0 to v3 answer in message formats 0 and 1, which are not served yet.
 // Deviation: no follower fetches from here, and there is no replica to prefer: the rack is read and makes no difference.
@@ -44,6 +45,8 @@ type fetchOp struct {
 	timer   netio.Timer
 	watches []engine.Watch
 	state   fetchState
+	cold    bool        // a look-up in memory alone failed
+	waits   bool        // look-ups may wait for the disk: a worker has done them before, or they are near the end of the log
 	posted  atomic.Bool // a wake-up is on its way
 }
 
@@ -52,7 +55,7 @@ type fetchState uint8
 const (
 	fetchIdle    fetchState = iota // free
 	fetchRunning                   // on the loop, inside a handler
-	fetchLoading                   // a worker loads logs
+	fetchLoading                   // a worker loads logs, or looks up what is not in memory
 	fetchParked                    // waits for data or its deadline
 	fetchDone                      // answered or given up, but a wake-up is still on its way
 )
@@ -89,6 +92,7 @@ func (s *Service) fetch(c *netio.Conn, cs *connState, head *wire.RequestHeader, 
 		return
 	}
 	op.reply = s.newReply(c, api.KeyFetch)
+	op.cold, op.waits = false, false
 	op.session, op.full = nil, true
 	op.maxBytes, op.metered, op.throttleMs = min(int(op.req.MaxBytes), s.fetchMaxBytes), cs.ls.metered != nil, s.owed(cs.ls)
 	if op.metered {
@@ -146,31 +150,66 @@ func (op *fetchOp) toLoad() bool {
 	return false
 }
 
-// load opens logs on a worker; the connection is held meanwhile.
+// load opens logs on a worker.
 func (op *fetchOp) load(cs *connState) {
-	op.keepNames()
-	op.state = fetchLoading
-	cs.parked = op
-	op.conn.Hold()
 	logs := make([]*engine.Log, 0, len(op.parts))
 	for i := range op.parts {
 		if p := op.parts[i].p; p != nil {
 			logs = append(logs, p.Log)
 		}
 	}
-	op.posted.Store(true)
-	loop := op.ls.loop
-	op.s.engine.Go(func() {
+	op.onWorker(cs, func() {
 		for _, l := range logs {
 			_ = l.Load() // a log that cannot be loaded says so when it is read
 		}
+	})
+}
+
+// onWorker attempts the request once a worker has done something; the connection is held meanwhile.
+func (op *fetchOp) onWorker(cs *connState, work func()) {
+	op.keepNames()
+	op.state = fetchLoading
+	cs.parked = op
+	op.conn.Hold()
+	op.posted.Store(true)
+	loop := op.ls.loop
+	op.s.engine.Go(func() {
+		work()
 		loop.Post(op)
+	})
+}
+
+// lookUp has a worker look up what is not in memory. What it finds is looked up again on the loop, in memory by then.
+func (op *fetchOp) lookUp(cs *connState) {
+	type place struct {
+		log    *engine.Log
+		offset int64
+	}
+	places := make([]place, 0, len(op.parts))
+	for i := range op.parts {
+		if p := &op.parts[i]; p.p != nil {
+			places = append(places, place{p.p.Log, p.offset})
+		}
+	}
+	op.onWorker(cs, func() {
+		for _, p := range places {
+			if s, err := p.log.Read(p.offset, 1, true, engine.ReadUncommitted); err == nil && s.Len > 0 {
+				s.Ref.Release()
+			}
+		}
 	})
 }
 
 // attempt reads all partitions and answers, or parks.
 func (op *fetchOp) attempt(cs *connState) {
 	bytes, now := op.read()
+	if op.cold {
+		op.dropSlices()
+		op.waits = true
+		op.lookUp(cs)
+		return
+	}
+	op.waits = true
 	if now || bytes >= int(op.req.MinBytes) || op.req.MaxWaitMs <= 0 {
 		op.answer()
 		return

@@ -122,7 +122,7 @@ func (op *fetchOp) send() {
 		}
 		at := w.Cuts[cut].At
 		bytes += s.Len
-		reply.Parts = append(reply.Parts, netio.Part{From: from, To: at}, netio.Part{FD: s.FD, Pos: s.Pos, Len: s.Len, Ref: s.Ref})
+		reply.Parts = append(reply.Parts, netio.Part{From: from, To: at}, netio.Part{FD: s.FD, Pos: s.Pos, Len: s.Len, Ref: s.Ref, Old: op.old(s)})
 		*s = engine.Slice{}
 		from, cut = at, cut+1
 	}

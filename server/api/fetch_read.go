@@ -14,6 +14,7 @@ const debugReplica = -2
 // read reads every partition within the limits of the request. now says that the answer must not wait: a partition failed on
 // reading, or there is nothing to wait for.
 func (op *fetchOp) read() (bytes int, now bool) {
+	op.cold = false
 	limit := op.maxBytes
 	wholeFirst, waiting := true, false
 	for i := range op.parts {
@@ -66,7 +67,17 @@ func (op *fetchOp) readPart(p *fetchPart, limit int, wholeFirst bool) {
 		p.code = api.ErrUnknownServerError // Apache's own answer to a negative limit
 		return
 	}
-	slice, err := log.Read(p.offset, min(limit, int(p.maxBytes)), wholeFirst, iso)
+	var slice engine.Slice
+	var err error
+	if limit = min(limit, int(p.maxBytes)); op.waits {
+		slice, err = log.Read(p.offset, limit, wholeFirst, iso)
+	} else {
+		slice, err = log.ReadCached(p.offset, limit, wholeFirst, iso)
+	}
+	if err == engine.ErrCold {
+		op.cold = true
+		return
+	}
 	if err != nil {
 		p.code = readError(err)
 		return
@@ -118,6 +129,18 @@ func readError(err error) api.ErrorCode {
 	default:
 		return api.ErrKafkaStorageError
 	}
+}
+
+// A slice within recentBytes of the end of its segment, that was appended to no longer than recentMs ago, is in the page cache, and netio
+// need not look for it.
+const (
+	recentBytes = 8 << 20
+	recentMs    = 30_000
+)
+
+// old tells whether a slice may not be in the page cache.
+func (op *fetchOp) old(s *engine.Slice) bool {
+	return s.Lag > recentBytes || s.Lag > 0 && op.ls.loop.Time().UnixMilli()-s.AppendedMs > recentMs
 }
 
 // dropSlices gives back what was read and is not sent.
