@@ -212,7 +212,12 @@ func Open(cfg Config) (*Engine, error) {
 	e.work.max, e.reaper.max = cfg.Workers, 1
 	e.SetProducerExpiry(cfg.ProducerExpiry)
 	e.shared = newShared(e)
-	if err := e.openShared(); err != nil {
+	err = e.openShared()
+	if err == nil {
+		err = e.journal.ask(e.volume, cfg.Logger)
+	}
+	if err != nil {
+		e.releaseShared()
 		e.journal.close()
 		lock.Unlock()
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"log/slog"
 	"path"
 	"sort"
 	"strconv"
@@ -113,6 +114,37 @@ func openJournal(f vfs.FS, dir string) (*journal, error) {
 		return nil, err
 	}
 	return j, f.SyncDir(dir)
+}
+
+// ask finds out whether the kernel has failed to write something that the process before may not have heard of: a kill can come between a
+// failed sync and the line that says so, or while the sync runs. A volume that is opened later tells, if nobody was told. Then every dirty log
+// counts as failed. While it is asked the file says that already: who dies meanwhile has taken the answer along.
+func (j *journal) ask(v vfs.Volume, log *slog.Logger) error {
+	if v == nil || !j.anyDirty() {
+		return nil
+	}
+	was := j.entries
+	j.entries = map[string]journalEntry{}
+	for name, e := range was {
+		e.failed = e.dirty
+		j.entries[name] = e
+	}
+	written := j.rewrite()
+	if written != nil && !errors.Is(written, syscall.ENOSPC) { // a full disk leaves the risk of a kill just now
+		return written
+	}
+	if err := v.Sync(); err != nil {
+		log.Warn("the file system has failed to write something: what unclean logs keep is written again", "error", err)
+		return nil
+	}
+	j.entries = was
+	if written != nil {
+		return nil
+	}
+	if err := j.rewrite(); !errors.Is(err, syscall.ENOSPC) { // then the next start writes again in vain
+		return err
+	}
+	return nil
 }
 
 // syncParents makes the name of a new data directory durable, and the names above it, of which some may be new too. It runs

@@ -44,8 +44,8 @@ func (e *Engine) Maintain() {
 			continue
 		}
 		if !l.Loaded() {
-			if loads == loadsPerPass || !l.cfg.Load().Delete {
-				continue
+			if loads == loadsPerPass || !l.cfg.Load().Delete || e.journal.dirty(l.name()) {
+				continue // one that may be dirty is for Recover
 			}
 			loads++
 		}

@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"path"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"kaas/engine/vfs"
 	"kaas/engine/vfs/crashfs"
 )
 
@@ -67,7 +64,6 @@ type world struct {
 	rng        *rand.Rand
 	durability Durability
 	faulty     bool
-	failSyncs  bool // the faults of this life are those of syncs of data or of names, or may be
 	cuts       atomic.Int64
 	failed     atomic.Bool
 
@@ -254,10 +250,6 @@ func (w *world) cut(op crashfs.Op) {
 	var image *crashfs.Disk
 	if c.kill {
 		image = w.disk.Clone()
-		if w.failSyncs && w.faults.Fired() > 0 && !failuresTold(image) {
-			w.mu.Unlock()
-			return // the kill came between a failed sync and the line that says so
-		}
 	} else {
 		kind := crashfs.RandomCut(rng)
 		if kind.Names == crashfs.Some { // FORMAT.md §7: names of a directory become durable in order
@@ -278,26 +270,6 @@ func (w *world) cut(op crashfs.Op) {
 	if err := c.image(image); err != nil {
 		w.fail("%s at operation %v: %v\nbounds %v", what, op, err, before)
 	}
-}
-
-// failuresTold reports that the journal says failed of every log with data whose sync failed: that data is in the page cache and not on
-// the disk.
-func failuresTold(image *crashfs.Disk) bool {
-	b, err := vfs.ReadFile(image, modelDir+"/"+journalName, journalMax)
-	if err != nil {
-		return false
-	}
-	j := journal{entries: map[string]journalEntry{}}
-	for line := range bytes.Lines(b) {
-		j.apply(bytes.TrimSuffix(line, []byte{'\n'}))
-	}
-	for _, name := range image.Lost() {
-		dir := path.Base(path.Dir(name))
-		if e := j.entries[dir]; IsPartitionDir(dir) && e.dirty && !e.failed {
-			return false
-		}
-	}
-	return true
 }
 
 func (w *world) passGate() {
@@ -340,7 +312,6 @@ func (w *world) setFaults() {
 		"%dth rename: EIO", "%dth create: EMFILE", "%dth remove: EIO", "%dth write of *.*index: EIO", "%dth truncate: EIO",
 		"%[1]dth write of *.log: short; %[1]dth truncate of *.log: EIO", "%dth sync of *.tmp: EIO", "%dth any: EIO", "ENOSPC after %d KiB",
 	}[w.seed/3%17], n)
-	w.failSyncs = strings.Contains(rule, "sync") || strings.Contains(rule, "any")
 	w.note("faults: %s", rule)
 	if err := w.faults.Set(rule); err != nil {
 		panic(err)

@@ -593,3 +593,31 @@ func TestBare(t *testing.T) {
 		t.Errorf("synced and killed: %q", got)
 	}
 }
+
+// TestVolumeTellsOfFailedSyncs: once to each that was there, and to the first that comes later if nobody was told; not after a power cut.
+func TestVolumeTellsOfFailedSyncs(t *testing.T) {
+	d := NewBare()
+	f := create(t, d, "/f", "a")
+	volume := func(d *Disk) vfs.Volume {
+		v, err := d.Volume("/")
+		must(t, err)
+		return v
+	}
+	before, other := volume(d), volume(d)
+	must(t, before.Sync())
+	f.(*file).FailSync()
+	killed, cut := d.Clone(), d.CrashAs(newRand(1), keepAll)
+	for i, want := range []bool{true, false} {
+		for _, v := range []vfs.Volume{before, other} {
+			if err := v.Sync(); errors.Is(err, syscall.EIO) != want {
+				t.Errorf("sync %d: %v", i, err)
+			}
+		}
+	}
+	must(t, volume(d).Sync())
+	must(t, volume(cut).Sync())
+	if err := volume(killed).Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the first to ask after a kill: %v", err)
+	}
+	must(t, volume(killed).Sync())
+}

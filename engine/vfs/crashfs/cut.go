@@ -217,7 +217,9 @@ func (p *cutter) between(first, last int64) int64 { return first + p.rng.Int64N(
 func (d *Disk) Clone() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return newDisk(copyTree(d.root, map[*node]*node{}), d.seq, d.bare)
+	c := newDisk(copyTree(d.root, map[*node]*node{}), d.seq, d.bare)
+	c.failures, c.told = d.failures, d.told
+	return c
 }
 
 func copyTree(n *node, done map[*node]*node) *node {

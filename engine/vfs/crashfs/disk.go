@@ -6,7 +6,7 @@
 //
 // Invariants: what File.Sync returned nil for survives every cut, with the file's size, and so does what SyncDir returned nil
 // for, in that directory. Of everything else a cut keeps some: see Cut. After FailSync (a failed fdatasync) the changes before
-// it are seen by readers, but no later sync makes them durable. Crash and Clone do not disturb the disk they are taken from.
+// it are seen by readers, but no later sync makes them durable, and the next Sync of a Volume tells. Crash and Clone do not disturb the disk they are taken from.
 package crashfs
 
 import (
@@ -63,6 +63,9 @@ type Disk struct {
 	hook  func(Op)
 	locks map[string]bool
 	links int // mirrors made
+
+	failures int64 // of syncs, so far; a crash forgets them, a kill does not
+	told     int64 // of those, the ones that a Volume has reported
 }
 
 // New returns an empty disk.
@@ -299,10 +302,16 @@ func (d *Disk) SyncDir(name string) error {
 type volume struct {
 	d    *Disk
 	name string
+	seen int64 // failures that this one reports no more
 }
 
-// Volume is the whole disk.
-func (d *Disk) Volume(name string) (vfs.Volume, error) { return &volume{d, name}, nil }
+// Volume is the whole disk. As Linux does since 5.8, it reports failed syncs of any file since it was made, once; and those before, if no
+// Volume has reported them.
+func (d *Disk) Volume(name string) (vfs.Volume, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &volume{d: d, name: name, seen: d.told}, nil
+}
 
 func (v *volume) Sync() error {
 	d := v.d
@@ -322,7 +331,11 @@ func (v *volume) Sync() error {
 			n.settle(seq)
 		}
 	})
-	return nil
+	if failed := d.failures > v.seen; !failed {
+		return nil
+	}
+	v.seen, d.told = d.failures, d.failures
+	return &fs.PathError{Op: OpSyncFS, Path: v.name, Err: syscall.EIO}
 }
 
 func (v *volume) Close() error { return nil }
@@ -332,6 +345,8 @@ func (v *volume) FailSync() {
 	v.d.mu.Lock()
 	defer v.d.mu.Unlock()
 	v.d.root.every((*node).failSync)
+	v.d.failures++
+	v.seen, v.d.told = v.d.failures, v.d.failures
 }
 
 // Space is that of a disk of 1 TiB.

@@ -129,6 +129,7 @@ func (f *file) FailSync() {
 	f.d.mu.Lock()
 	defer f.d.mu.Unlock()
 	f.n.failSync()
+	f.d.failures++
 }
 
 func (f *file) shared(op string) (vfs.File, error) {
