@@ -87,19 +87,21 @@ func openJournal(f vfs.FS, dir string) (*journal, error) {
 		line, rest, _ = bytes.Cut(rest, []byte{'\n'})
 		j.apply(line)
 	}
-	if all != len(j.entries) || len(b) > 0 && b[len(b)-1] != '\n' { // outdated or damaged lines
-		return j, j.rewrite()
-	}
 	if missing {
 		if err := syncParents(f, dir); err != nil {
 			return nil, err
+		}
+	}
+	if all != len(j.entries) || len(b) > 0 && b[len(b)-1] != '\n' { // outdated or damaged lines
+		if err := j.rewrite(); !errors.Is(err, syscall.ENOSPC) {
+			return j, err
 		}
 	}
 	// Nothing to write: an empty file need not be durable before the first line is.
 	if j.file, err = f.Open(dir+"/"+journalName, vfs.Create); err != nil {
 		return nil, err
 	}
-	j.size = int64(len(b))
+	j.size = int64(bytes.LastIndexByte(b, '\n') + 1) // half a line is written over
 	j.nameNew = missing
 	if len(j.entries) == 0 {
 		return j, nil

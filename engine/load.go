@@ -15,7 +15,8 @@ import (
 )
 
 // Load finds out what the log has: for a clean log by its newest files, for one that may be dirty by a verified scan from
-// its recovery point. It may block. A log that cannot be loaded is offline.
+// its recovery point. It may block. A log that cannot be loaded is offline, unless the disk had no room for what recovery has to write: then the
+// next use tries again.
 func (l *Log) Load() error { return l.load(nil) }
 
 // load is Load, with progress told of bytes that were scanned, every MiB or so.
@@ -54,7 +55,11 @@ func (l *Log) find(ld *loader) error {
 	}
 	if err := l.contained(ld.load); err != nil {
 		err = fmt.Errorf("%w: %w", ErrStorage, err)
-		l.fail(err)
+		if errors.Is(err, syscall.ENOSPC) {
+			l.undoLoad(ld)
+		} else {
+			l.fail(err)
+		}
 		return err
 	}
 	l.st = ld.st
@@ -63,6 +68,15 @@ func (l *Log) find(ld *loader) error {
 	l.seals, l.unsealed = ld.seals, ld.unsealed
 	l.syncMu.Unlock()
 	return nil
+}
+
+// undoLoad has the next load begin anew. What this one has written need not be on the disk, and nobody may hear of it any more. mu is held.
+func (l *Log) undoLoad(ld *loader) {
+	for _, s := range ld.segs {
+		s.Close()
+	}
+	l.pub.forgetOpen()
+	l.unsure = true
 }
 
 // publish lets everybody have what find has found, all of which is durable. mu is held.
@@ -140,7 +154,7 @@ func (ld *loader) load() error {
 		l.e.journal.forget(l.name())
 		l.e.cleaner.forget(l)
 	}
-	ld.start, ld.failed = j.start, j.failed
+	ld.start, ld.failed = j.start, j.failed || l.unsure
 	ld.scannedFrom = -1
 	ld.now = l.e.cfg.Clock().UnixMilli()
 	entries, err := ld.fs.ReadDir(ld.dir)

@@ -94,6 +94,8 @@ type Log struct {
 
 	mu sync.Mutex // guards st; held over appends to the page cache, and by nothing that only looks
 	st *state
+	// unsure: a load that found no room has written what was not synced. Guarded by mu.
+	unsure bool
 
 	// pathMu is held by background work that uses names in the directory, and by its renaming. Taken after mu, before syncMu.
 	pathMu sync.Mutex

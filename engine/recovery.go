@@ -10,7 +10,8 @@ import (
 
 // Recover loads those of logs that may be dirty: scans what their recovery point does not cover, cuts torn tails, syncs what
 // is kept. It runs before clients are let in; the other logs are loaded when first used. progress, if set, is told bytes scanned and
-// to scan, one call at a time, every MiB or so, and after each log. A log that cannot be recovered is offline; that is not an error of Recover.
+// to scan, one call at a time, every MiB or so, and after each log. A log that cannot be recovered is offline, or
+// without room left to be loaded at its next use; that is not an error of Recover.
 func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, total int64)) error {
 	r := &recovery{e: e, ctx: ctx, progress: progress}
 	var dirty []*Log

@@ -185,8 +185,8 @@ func (l *Log) sealRolled() {
 		if err != nil && l.Err() == nil && !gone {
 			// A failed sync of its data is found by the committer, and under PageCache it is found here.
 			l.e.cfg.Logger.Warn("segment could not be sealed", "log", l.name(), "segment", s.segment.Base(), "error", err)
-			if s.segment.Dirty() {
-				l.e.group.Poison(&l.item, err)
+			if bad := s.segment.InDoubt(); bad != nil {
+				l.e.group.Poison(&l.item, bad)
 			}
 		}
 		l.syncMu.Lock()

@@ -311,6 +311,13 @@ func (s *Segment) Synced(seen int64) error {
 	return s.syncErr
 }
 
+// InDoubt is why a sync of the file failed, nil if none has.
+func (s *Segment) InDoubt() error {
+	s.syncMu.Lock()
+	defer s.syncMu.Unlock()
+	return s.syncErr
+}
+
 // Doubt says that a sync of the whole file system failed: as if one of the file had.
 func (s *Segment) Doubt(err error) {
 	s.syncMu.Lock()
