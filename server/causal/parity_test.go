@@ -100,14 +100,17 @@ func (w *parityWorld) compare(commit bool) {
 	if err := w.node.Commit(nil); err != nil {
 		w.t.Fatal(err)
 	}
-	got, want := w.stores[0].all(), w.stores[1].all()
-	for k := range want {
-		if !bytes.Equal(got[k], want[k]) {
-			w.t.Fatalf("%s is %x, want %x", k, got[k], want[k])
+	got, want := w.stores[0].values, w.stores[1].values
+	for k, v := range want {
+		if got[k] == nil {
+			w.t.Fatalf("key %s is missing", k)
+		}
+		if !bytes.Equal(got[k].bytes, v.bytes) {
+			w.t.Fatalf("%s is %x, want %x", k, got[k].bytes, v.bytes)
 		}
 	}
 	for k := range got {
-		if _, ok := want[k]; !ok {
+		if want[k] == nil {
 			w.t.Fatalf("key %s should not be there", k)
 		}
 	}

@@ -60,6 +60,9 @@ var mutants = []mutant{
 	{file: "stamp.go", old: "	n.merged.Merge(clock)\n", new: ""},
 	{file: "stamp.go", old: "!ok || c.marks[i].sequence < e.N {", new: "!ok {"},
 	{file: "stamp.go", old: "	if s == nil {\n		return true\n	}\n	sentSince", new: "	if s == nil {\n		return false\n	}\n	sentSince"},
+	{file: "stamp.go", old: "return !sentSince && !seeded", new: "return !sentSince", units: true},
+	{file: "stamp.go", old: "return !sentSince && !seeded", new: "return !seeded", units: true},
+	{file: "stamp.go", old: "clock.RaiseOffset(e.Key.Channel, c.marks[i].mark.offset)", new: "_ = clock", units: true},
 	{file: "stamp.go", old: "		m.RaiseOffset(c.id, c.frontier)\n		m.Merge(&c.advertised)\n	}\n	m.Merge(&n.carried)\n	for _, s := range n.sinks {\n		m.RaiseOffset(s.id, s.own)\n	}\n	n.normalise(m)",
 		new: "		m.Merge(&c.advertised)\n	}\n	m.Merge(&n.carried)\n	for _, s := range n.sinks {\n		m.RaiseOffset(s.id, s.own)\n	}\n	n.normalise(m)"},
 	{file: "stamp.go", old: "		m.Merge(&c.advertised)\n	}\n	m.Merge(&n.carried)\n	for _, s := range n.sinks {\n		m.RaiseOffset(s.id, s.own)\n	}\n	n.normalise(m)",
@@ -102,6 +105,9 @@ var mutants = []mutant{
 	{file: "sweep.go", old: "case l.Found && l.Sequence == l.Claim.N: // on its way", new: "case false:"},
 	{file: "sweep.go", old: "case l.Found && l.Offset <= c.frontier:", new: "case l.Found:"},
 	{file: "sweep.go", old: "!l.Compacted && l.LastStable >= l.Watermark && l.LogStart > 0:", new: "false:"},
+	{file: "sweep.go", old: "case !l.Compacted && l.LastStable", new: "case l.LastStable"},
+	{file: "sweep.go", old: " && l.LastStable >= l.Watermark && l.LogStart > 0:", new: " && l.LogStart > 0:", units: true},
+	{file: "sweep.go", old: "l.LastStable >= l.Watermark && l.LogStart > 0:", new: "l.LastStable >= l.Watermark:", units: true},
 	{file: "sweep.go", old: "case c.seen && f.LogStart > f.Position:", new: "case false:"},
 	{file: "sweep.go", old: "case c.queue.len() > 0 && f.LogStart > c.head.offset:", new: "case false:", units: true},
 	// What is stored.
@@ -165,7 +171,7 @@ func kill(t *testing.T, m mutant, src string) {
 		cmd.Dir = pkg
 		return cmd.Run() == nil
 	}
-	if !run(".", "-test.run", "TestScenarios", "-lines", "0", "-seeds", "200") {
+	if !run(".", "-test.run", "TestScenarios", "-hasty", "-lines", "0", "-seeds", "200") {
 		return
 	}
 	if !m.units || run("..") {

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -15,6 +16,9 @@ var (
 	first = flag.Uint64("first", 0, "the first seed")
 	seed  = flag.Int64("seed", -1, "one seed alone")
 	shown = flag.Int("lines", 150, "steps of a failing run that are printed")
+	hasty = flag.Bool("hasty", false, "end all scenarios when one has failed")
+
+	someFailed atomic.Bool
 )
 
 // scenario is a world and what happens in it.
@@ -130,9 +134,13 @@ func playAll(t *testing.T, s *scenario, broken breakage, runs uint64) {
 	}
 	seen, steps, deliveries, began := map[string]uint64{}, 0, 0, time.Now()
 	for n := from; n < to; n++ {
+		if *hasty && someFailed.Load() {
+			return
+		}
 		d := newDice(n)
 		w, v := attempt(s, d, broken, nil)
 		if v != nil {
+			someFailed.Store(true)
 			report(t, s, n, broken, d, v)
 			return
 		}
