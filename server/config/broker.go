@@ -34,14 +34,16 @@ type Broker struct {
 	QueuedMaxRequestBytes int64 // below 0: no limit of its own
 	Loops                 int   // at least 1
 	OpenFilesMax          int   // 0: half of the descriptor limit
+	// AppendStallMs is how long an append takes that stalls, 0: none does; AppendThreads are those that append then.
+	AppendStallMs, AppendThreads int
 	// CommitJournalBytes is of both files of the commit journal together; 0: none.
 	CommitJournalBytes int64
 	// ReadAheadBytes is how far ReadAheadThreads read ahead of a consumer what is not in the page cache.
 	ReadAheadThreads, ReadAheadBytes int
-	CommitThreads      int
-	RecoveryThreads    int
-	MetricsListen      string // host:port, "" for nowhere
-	Pprof              bool   // profiles there too
+	CommitThreads                    int
+	RecoveryThreads                  int
+	MetricsListen                    string // host:port, "" for nowhere
+	Pprof                            bool   // profiles there too
 
 	AutoCreateTopics         bool
 	DeleteTopics             bool
@@ -245,6 +247,7 @@ func (b *Broker) derive() {
 		b.Loops = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	b.ReadAheadThreads, b.ReadAheadBytes = int(b.Int("kaas.read.ahead.threads")), int(b.Int("kaas.read.ahead.bytes"))
+	b.AppendStallMs, b.AppendThreads = int(b.Int("kaas.append.stall.ms")), int(b.Int("kaas.append.threads"))
 	b.CommitJournalBytes = b.Int("kaas.commit.journal.bytes")
 	b.OpenFilesMax, b.CommitThreads = int(b.Int("kaas.open.files.max")), int(b.Int("kaas.commit.threads"))
 	if b.RecoveryThreads = int(b.Int("kaas.recovery.threads")); b.RecoveryThreads == 0 {

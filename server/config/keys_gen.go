@@ -70,6 +70,8 @@ var brokerKeys = [...]Key{
 	{Name: "initial.broker.registration.timeout.ms", Type: TypeInt, Default: "60000", Class: Ignored, Reason: "kaas has no controller quorum and no metadata log", Help: "Wait for the first registration with the controller."},
 	{Name: "inter.broker.listener.name", Type: TypeString, NoDefault: true, Help: "Listener between brokers: max.connections and max.connection.creation.rate do not keep it closed when there are others."},
 	{Name: "inter.broker.protocol.version", Type: TypeString, Default: "3.7-IV4", rule: ruleMetadataVersion, Class: Ignored, Reason: "kaas is one node: nothing is replicated, moved or elected", Help: "Protocol version that brokers use among themselves."},
+	{Name: "kaas.append.stall.ms", Type: TypeInt, Default: "10", Low: "0", High: "60000", Help: "An append to the page cache that takes so long has stalled: Produce goes to workers for a while, so that other connections do not wait; 0: never."},
+	{Name: "kaas.append.threads", Type: TypeInt, Default: "16", Low: "1", High: "1024", Help: "Appends that may run at the same time while they stall."},
 	{Name: "kaas.commit.journal.bytes", Type: TypeLong, Default: "67108864", Low: "0", Help: "How large the commit journal may become, through which group-commit syncs many partitions at once; 0: none, each is synced by itself."},
 	{Name: "kaas.commit.threads", Type: TypeInt, Default: "16", Low: "1", High: "1024", Help: "Syncs that may run at the same time."},
 	{Name: "kaas.compressed.batch.validation", Type: TypeString, Default: "header", Choice: []string{"header", "full"}, Help: "What is checked of a compressed batch: header and CRC, or every record inside as well."},

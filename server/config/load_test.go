@@ -69,6 +69,8 @@ kaas.inflight.max.bytes=3145728
 kaas.loops=5
 kaas.open.files.max=99
 kaas.commit.journal.bytes=77
+kaas.append.stall.ms=26
+kaas.append.threads=27
 kaas.read.ahead.threads=25
 kaas.read.ahead.bytes=0
 kaas.commit.threads=3
@@ -104,7 +106,7 @@ max.connection.creation.rate=22
 kaas.tls.handshake.timeout.ms=23
 kaas.tls.handshakes.max=24`)
 	want := Broker{NodeID: 7, Rack: "r1", DataDir: "/data/kaas", Memory: true, MemoryMaxBytes: 2 << 20, MemoryRefuse: true,
-		FullBatchValidation: true, InflightMaxBytes: 3 << 20, QueuedMaxRequestBytes: -1, Loops: 5, OpenFilesMax: 99, CommitJournalBytes: 77, ReadAheadThreads: 25, ReadAheadBytes: 0, CommitThreads: 3, RecoveryThreads: 6,
+		FullBatchValidation: true, InflightMaxBytes: 3 << 20, QueuedMaxRequestBytes: -1, Loops: 5, OpenFilesMax: 99, CommitJournalBytes: 77, AppendStallMs: 26, AppendThreads: 27, ReadAheadThreads: 25, ReadAheadBytes: 0, CommitThreads: 3, RecoveryThreads: 6,
 		MetricsListen: "h:0", Pprof: true,
 		NumPartitions: 8, DefaultReplicationFactor: 2, MaxConnections: 10, MaxConnectionsPerIP: 9, ConnectionCreationRate: 22, HandshakeTimeout: 23 * time.Millisecond, HandshakesMax: 24, InterBroker: "PLAINTEXT", ConnectionsPerHost: map[string]int32{"h": 1},
 		SocketRequestMaxBytes: 11, SocketSendBuffer: -1, SocketReceiveBuffer: 13, ListenBacklog: 14, FetchMaxBytes: 2048, FetchSessionSlots: 15,
