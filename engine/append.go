@@ -432,18 +432,10 @@ func (l *Log) prepare() error {
 
 // needNames has directory entries and small files made durable before the next commit publishes.
 func (l *Log) needNames() {
-	n := l.names.Add(1)
-	if l.namesSynced.Load() < n-1 || l.e.cfg.Durability == GroupCommit || l.e.cfg.Storage == Memory {
-		return
+	l.names.Add(1)
+	if l.e.cfg.Durability == PageCache && l.e.cfg.Storage == Disk {
+		l.syncNamesLater()
 	}
-	l.e.Go(func() {
-		for l.namesBehind() {
-			if err := l.syncNames(); err != nil {
-				l.fail(err)
-				return
-			}
-		}
-	})
 }
 
 // roll begins a new segment at the end of the log. The old one is sealed in the background.

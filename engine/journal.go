@@ -31,7 +31,8 @@ type journal struct {
 	file    vfs.File
 	size    int64
 	entries map[string]journalEntry
-	lines   int // in the file
+	lines   int  // in the file
+	doubt   bool // a sync of the file failed: only a new one is durable
 
 	nameNew bool         // the file's name is not yet durable; guarded by syncMu
 	written atomic.Int64 // lines ever written; behind the write
@@ -71,6 +72,8 @@ const (
 	journalSlack    = 4096 // outdated lines before it is rewritten
 	journalMinLines = 64
 )
+
+var errDoubt = errors.New("an earlier sync of the journal failed")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -233,7 +236,7 @@ func (j *journal) rewrite() error {
 	if j.file != nil {
 		j.file.Close()
 	}
-	j.file, j.size, j.lines = file, int64(len(b)), len(names)
+	j.file, j.size, j.lines, j.doubt = file, int64(len(b)), len(names), false
 	return nil
 }
 
@@ -304,11 +307,17 @@ func (j *journal) syncTo(n int64) error {
 	}
 	j.mu.Lock()
 	file, seen := j.file, j.written.Load()
+	var err error
+	if j.doubt {
+		err = errDoubt
+	}
 	j.mu.Unlock()
 	if file == nil {
 		return ErrClosed
 	}
-	err := file.Sync()
+	if err == nil {
+		err = file.Sync()
+	}
 	if err == nil && j.nameNew {
 		err = j.fs.SyncDir(j.dir)
 	}
@@ -317,6 +326,7 @@ func (j *journal) syncTo(n int64) error {
 		// What a failed sync leaves behind is unknown: the entries go into a new file instead.
 		j.mu.Lock()
 		defer j.mu.Unlock()
+		j.doubt = true
 		if rerr := j.rewrite(); rerr != nil {
 			return errors.Join(err, rerr)
 		}
@@ -351,7 +361,7 @@ func (j *journal) close() error {
 		return nil
 	}
 	var err error
-	if j.lines != len(j.entries) {
+	if j.lines != len(j.entries) || j.doubt {
 		err = j.rewrite()
 	} else if j.synced.Load() < j.written.Load() {
 		err = j.file.Sync()

@@ -84,6 +84,7 @@ type Log struct {
 	// names counts changes of the journal's line, directory entries and epochs; those up to namesSynced are durable. It goes up behind
 	// the sync, so that no commit passes one that still runs.
 	names, namesSynced atomic.Int64
+	naming             atomic.Bool // syncNamesLater runs
 	// leaving counts the detached groups of segments whose names need not be gone: until they are, the journal has the log start.
 	leaving atomic.Int32
 	// freshDir: the directory was made by this process, and its name and metadata are not yet durable either.

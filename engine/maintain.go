@@ -60,6 +60,7 @@ func (e *Engine) Maintain() {
 		if err := l.Load(); err != nil {
 			continue // it is offline and has said why
 		}
+		l.syncAgain()
 		l.sealAgain()
 		if err := l.retain(); err != nil && l.Err() == nil {
 			e.cfg.Logger.Warn("retention failed", "log", l.name(), "error", err)

@@ -32,7 +32,9 @@ func (l *Log) AwaitDurable(end int64, w DurableWaiter) (bool, error) {
 func (l *Log) sync() (int64, error) {
 	m := l.pub.read()
 	if l.namesBehind() {
-		if err := l.syncNames(); err != nil {
+		if err := l.syncNames(); errors.Is(err, syscall.ENOSPC) {
+			return 0, fmt.Errorf("%w: %w: %w", ErrStorage, commit.ErrNotNow, err)
+		} else if err != nil {
 			return 0, err
 		}
 	}
@@ -69,6 +71,10 @@ func (l *Log) syncSegment(s *segment.Segment) error {
 
 // publishDurable is what the committer calls after sync.
 func (l *Log) publishDurable(end int64, err error) {
+	if errors.Is(err, commit.ErrNotNow) {
+		l.e.cfg.Logger.Warn("no room to make a log durable; it is tried again with the next append or pass of maintenance", "log", l.name(), "error", err)
+		return
+	}
 	if err != nil {
 		l.fail(err)
 		return
@@ -93,6 +99,29 @@ func (l *Log) publishDurable(end int64, err error) {
 }
 
 func (l *Log) namesBehind() bool { return l.namesSynced.Load() < l.names.Load() }
+
+// syncNamesLater has names made durable in the background, by one at a time.
+func (l *Log) syncNamesLater() {
+	if l.naming.Swap(true) {
+		return
+	}
+	l.e.Go(func() {
+		for {
+			err := l.syncNames()
+			l.naming.Store(false)
+			switch {
+			case errors.Is(err, syscall.ENOSPC):
+				l.e.cfg.Logger.Warn("no room to make the names of a log durable; it is tried again", "log", l.name(), "error", err)
+				return
+			case err != nil:
+				l.fail(err)
+				return
+			case !l.namesBehind() || l.naming.Swap(true): // what came after the sync has somebody, or nothing came
+				return
+			}
+		}
+	})
+}
 
 // syncNames makes durable that the log exists and what it is called: the journal's line, the directory, its small files.
 func (l *Log) syncNames() error {
@@ -203,6 +232,17 @@ func (l *Log) sealRolled() {
 		}
 		l.seals = l.seals[1:]
 		l.syncMu.Unlock()
+	}
+}
+
+// syncAgain has the commit, or the sync of names, tried again that found no room.
+func (l *Log) syncAgain() {
+	switch {
+	case l.e.cfg.Storage == Memory || !l.namesBehind():
+	case l.e.cfg.Durability == GroupCommit:
+		l.e.group.Schedule(&l.item)
+	default:
+		l.syncNamesLater()
 	}
 }
 

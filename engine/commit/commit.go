@@ -6,14 +6,19 @@
 // to sync and the last round has ended, save for a bounded gather (see gather).
 //
 // Invariants: the durable end of an item never moves back, and is never more than what Sync says it covered; a failed sync poisons its item for good: its waiters, and all later ones, get the error, and it is never
-// synced again (the kernel has dropped the error and perhaps the pages, so a later success would mean nothing).
+// synced again (the kernel has dropped the error and perhaps the pages, so a later success would mean nothing). An error that wraps ErrNotNow
+// is no failed sync: those who wait get it, and the item is synced when it is scheduled again.
 package commit
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 )
+
+// ErrNotNow is wrapped by errors of Sync that came before anything was synced.
+var ErrNotNow = errors.New("commit: not synced")
 
 // Waiter is told once, from a goroutine of the group: nil when what it waited for is durable. It must not block.
 type Waiter interface {
@@ -323,7 +328,7 @@ func (g *Group[T]) finish(it *Item[T], end int64, err error) {
 	if err == nil {
 		end = max(end, it.durable.Load())
 		it.durable.Store(end)
-	} else if it.err == nil {
+	} else if it.err == nil && !errors.Is(err, ErrNotNow) {
 		it.err = err
 	}
 	keep := it.waiters[:0]

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -320,5 +321,23 @@ func TestAllocations(t *testing.T) {
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations for each write", n)
+	}
+}
+
+// TestNotNow: who waits for a sync that did not take place is told so; the next one makes all of it durable.
+func TestNotNow(t *testing.T) {
+	g := newGroup(t, 1)
+	l := g.newLog()
+	g.write(l, 5)
+	w := g.wait(t, l, 5)
+	g.gate <- fmt.Errorf("no room: %w", ErrNotNow)
+	if err := <-w; !errors.Is(err, ErrNotNow) || l.item.Err() != nil || l.item.Durable() != 0 {
+		t.Errorf("told %v; item %v, durable %d", err, l.item.Err(), l.item.Durable())
+	}
+	g.write(l, 6)
+	w = g.wait(t, l, 5)
+	g.gate <- nil
+	if err := <-w; err != nil || l.item.Durable() != 6 {
+		t.Errorf("told %v, durable %d", err, l.item.Durable())
 	}
 }
