@@ -124,3 +124,41 @@ func TestBrokenStore(t *testing.T) {
 		t.Errorf("committed: %v", err)
 	}
 }
+
+// TestMemoryKeeps: what Get gave, and what a clone has, stays as it is, whatever is put later; a value shrinks with its memory.
+func TestMemoryKeeps(t *testing.T) {
+	var m Memory
+	put := func(k, v string) { m.Put([]byte(k), []byte(v)) }
+	put("a", "one")
+	put("b", "two")
+	got, _, _ := m.Get([]byte("a"))
+	put("a", "1st")
+	if string(got) != "one" {
+		t.Errorf("what Get gave became %q", got)
+	}
+	clone := m.Clone()
+	put("a", "123")
+	put("b", "456")
+	put("b", "789")
+	clone.Put([]byte("b"), []byte("abc"))
+	other, _, _ := clone.Get([]byte("a"))
+	if string(other) != "1st" {
+		t.Errorf("the clone has %q", other)
+	}
+	for k, want := range map[string]string{"a": "123", "b": "789"} {
+		if v, _, _ := m.Get([]byte(k)); string(v) != want {
+			t.Errorf("%s is %q, want %q", k, v, want)
+		}
+	}
+	if v, _, _ := clone.Get([]byte("b")); string(v) != "abc" || clone.Len() != 2 {
+		t.Errorf("the clone has %q", v)
+	}
+	m.Put([]byte("c"), make([]byte, 1<<20))
+	put("c", "small")
+	if v := m.values["c"]; string(v.bytes) != "small" || cap(v.bytes) > 2000 {
+		t.Errorf("%q in %d bytes", v.bytes, cap(v.bytes))
+	}
+	if n := testing.AllocsPerRun(20, func() { put("d", "same size") }); n != 0 {
+		t.Errorf("%v allocations for a value that is put again", n)
+	}
+}
