@@ -96,11 +96,24 @@ func (x *txnClient) end(commit bool) api.ErrorCode {
 // committedData reads a partition as read_committed does: what is aborted is left out.
 func (c *client) committedData(topic string, partition int32) (out []string, lso int64) {
 	c.t.Helper()
-	q := fetchRequest(topic, partition, 0, 0, 0)
-	q.IsolationLevel = 1
-	var p api.FetchResponse
-	c.call(api.KeyFetch, 12, q, &p)
-	data := p.Responses[0].Partitions[0]
+	for offset := int64(0); ; { // an answer has records of one segment
+		q := fetchRequest(topic, partition, offset, 0, 0)
+		q.IsolationLevel = 1
+		var p api.FetchResponse
+		c.call(api.KeyFetch, 12, q, &p)
+		data := p.Responses[0].Partitions[0]
+		if data.Records.Len() == 0 {
+			return out, data.LastStableOffset
+		}
+		var some []string
+		some, offset = c.committedRecords(data)
+		out = append(out, some...)
+	}
+}
+
+// committedRecords leaves out what is aborted of an answer; next is the offset after it.
+func (c *client) committedRecords(data api.FetchResponsePartitionData) (out []string, next int64) {
+	c.t.Helper()
 	aborted := map[int64]bool{} // producers in an aborted transaction
 	rest := data.AbortedTransactions
 	for set := data.Records.Bytes; len(set) > 0; {
@@ -109,6 +122,7 @@ func (c *client) committedData(topic string, partition int32) (out []string, lso
 			c.t.Fatal(err)
 		}
 		set = set[v.Size():]
+		next = v.LastOffset() + 1
 		for i := range rest {
 			if rest[i].ProducerId >= 0 && rest[i].FirstOffset <= v.BaseOffset() {
 				aborted[rest[i].ProducerId] = true
@@ -124,7 +138,7 @@ func (c *client) committedData(topic string, partition int32) (out []string, lso
 			}
 		}
 	}
-	return out, data.LastStableOffset
+	return out, next
 }
 
 func want[T comparable](t testing.TB, what string, got, want T) {
