@@ -117,21 +117,6 @@ func BenchmarkDominates(b *testing.B) {
 	})
 }
 
-// The node consumes every channel that the clock claims something on, and all claims are met: nothing can be left out.
-func BenchmarkGate(b *testing.B) {
-	perWidth(b, func(b *testing.B, width int, mixed bool) {
-		claims, p := wideClock(width, mixed, 7), Progress{}
-		p.Frontiers = wideClock(width, false, 7).offsets
-		p.Marks = claims.sequences
-		own := Channel{topicOf(5000), 0}
-		for b.Loop() {
-			if i := p.Unmet(claims, own, 0); i != -1 {
-				b.Fatal(i)
-			}
-		}
-	})
-}
-
 func BenchmarkEncode(b *testing.B) {
 	perWidth(b, func(b *testing.B, width int, mixed bool) {
 		c, buf := wideClock(width, mixed, 7), []byte(nil)

@@ -246,62 +246,12 @@ func TestCopyIsIndependent(t *testing.T) {
 	}
 }
 
-// unmet is the gate as its definition says it.
-func unmet(frontiers map[Channel]int64, marks map[SequenceKey]int64, claims *Clock, own Channel) (all []int) {
-	for i, e := range claims.Offsets() {
-		if f, consumed := frontiers[e.Key]; consumed && e.Key != own && f < e.N {
-			all = append(all, i)
-		}
-	}
-	for i, e := range claims.Sequences() {
-		mark, any := marks[e.Key]
-		if _, consumed := frontiers[e.Key.Channel]; consumed && e.Key.Channel != own && (!any || mark < e.N) {
-			all = append(all, len(claims.Offsets())+i)
-		}
-	}
-	return all
-}
-
-func TestUnmetAgainstModel(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 6))
-	met := 0
-	for range 8000 {
-		claims, state := randomModel(r).clock(), randomModel(r)
-		var p Progress
-		for k := range state.offsets {
-			state.offsets[k] -= r.Int64N(2) // −1: nothing delivered yet
-			p.Frontiers = append(p.Frontiers, OffsetClaim{k, state.offsets[k]})
-		}
-		maps.DeleteFunc(state.sequences, func(k SequenceKey, _ int64) bool { _, ok := state.offsets[k.Channel]; return !ok })
-		for k, n := range state.sequences {
-			p.Marks = append(p.Marks, SequenceClaim{k, n})
-		}
-		slices.SortFunc(p.Frontiers, func(a, b OffsetClaim) int { return a.Key.Compare(b.Key) })
-		slices.SortFunc(p.Marks, func(a, b SequenceClaim) int { return a.Key.Compare(b.Key) })
-		own := small(r).Channel
-		var got []int
-		for i := p.Unmet(claims, own, 0); i >= 0; i = p.Unmet(claims, own, i+1) {
-			got = append(got, i)
-		}
-		if want := unmet(state.offsets, state.sequences, claims, own); !slices.Equal(got, want) {
-			t.Fatalf("progress %v, claims %v, own %v: %v, want %v", p, claims, own, got, want)
-		}
-		if len(got) == 0 {
-			met++
-		}
-	}
-	if met < 400 || met > 7600 {
-		t.Errorf("%d of 8000 were met", met)
-	}
-}
-
 func TestNothingIsAllocated(t *testing.T) {
 	for _, width := range widths {
 		source, target := wideClock(width, true, 7), wideClock(width, true, 3)
 		encoded := source.Append(nil)
 		held := Held{Tagged: true, Sender: senderS, Key: []byte("k"), Value: []byte("v"), Clock: *source, Headers: []Header{{"a", []byte("b")}}}
 		record := held.Append(nil)
-		p := Progress{Frontiers: source.offsets, Marks: source.sequences}
 		stamp := Stamp{Tagged: true, Sender: senderS, Clock: *source}
 		var c Clock
 		var d Held
@@ -320,7 +270,6 @@ func TestNothingIsAllocated(t *testing.T) {
 			"copy":         func() error { c.CopyFrom(source); return nil },
 			"append":       func() error { buf = source.Append(buf[:0]); return nil },
 			"dominates":    func() error { source.Dominates(target); return nil },
-			"gate":         func() error { p.Unmet(source, Channel{topicA, 0}, 0); return nil },
 			"stamp":        func() error { return s.Decode(&h, Strict) },
 			"headers":      func() error { hs, buf = stamp.AppendHeaders(hs[:0], buf[:0]); return nil },
 			"held":         func() error { return d.Decode(record, Strict) },

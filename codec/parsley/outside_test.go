@@ -16,7 +16,6 @@ func TestNothingIsAllocatedFromOutside(t *testing.T) {
 	c.RaiseSequence(k, 0)
 	d.CopyFrom(&c)
 	n := int64(0)
-	progress := parsley.Progress{Frontiers: d.Offsets(), Marks: d.Sequences()}
 	for name, f := range map[string]func(k parsley.SequenceKey){
 		"Offset":         func(k parsley.SequenceKey) { c.Offset(k.Channel) },
 		"Sequence":       func(k parsley.SequenceKey) { c.Sequence(k) },
@@ -26,7 +25,6 @@ func TestNothingIsAllocatedFromOutside(t *testing.T) {
 		"RemoveSequence": func(k parsley.SequenceKey) { c.RemoveSequence(k); c.RaiseSequence(k, 1) },
 		"Merge":          func(parsley.SequenceKey) { d.Merge(&c) },
 		"Dominates":      func(parsley.SequenceKey) { d.Dominates(&c) },
-		"Unmet":          func(k parsley.SequenceKey) { progress.Unmet(&c, k.Channel, 0) },
 		"Compare":        func(k parsley.SequenceKey) { k.Compare(k) },
 	} {
 		if got := testing.AllocsPerRun(100, func() { f(k) }); got != 0 {
