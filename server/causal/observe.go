@@ -77,7 +77,8 @@ func (n *Node) Explain() (list []Blocked) {
 	return list
 }
 
-// ChannelState is where a node stands on a consumed channel.
+// ChannelState is where a node stands on a consumed channel. A host may stop fetching a channel of which much is held: what its
+// head waits for never comes on that channel itself.
 type ChannelState struct {
 	Channel  parsley.Channel
 	Frontier int64 // everything at or below is delivered or never was to be; −1: nothing
