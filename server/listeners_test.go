@@ -67,7 +67,7 @@ func dialTLS(t testing.TB, b *Broker, listener string, cfg *tls.Config) *client 
 	return &client{t: t, c: c}
 }
 
-// address is what Metadata says where the broker is.
+// address is what Metadata says where the broker is, and DescribeCluster and FindCoordinator too.
 func (c *client) address() string {
 	c.t.Helper()
 	var q api.MetadataRequest
@@ -80,6 +80,24 @@ func (c *client) address() string {
 	c.call(api.KeyDescribeCluster, 0, &dq, &d)
 	if len(p.Brokers) != 1 || len(d.Brokers) != 1 || p.Brokers[0].Host != d.Brokers[0].Host || p.Brokers[0].Port != d.Brokers[0].Port {
 		c.t.Fatalf("Metadata says %+v, DescribeCluster %+v", p.Brokers, d.Brokers)
+	}
+	for version, key := range map[int16]string{3: "one", 4: "several"} {
+		var fq api.FindCoordinatorRequest
+		fq.Default()
+		if version >= 4 {
+			fq.CoordinatorKeys = []string{key}
+		} else {
+			fq.Key = key
+		}
+		var f api.FindCoordinatorResponse
+		c.call(api.KeyFindCoordinator, version, &fq, &f)
+		at := api.FindCoordinatorResponseCoordinator{ErrorCode: f.ErrorCode, Host: f.Host, Port: f.Port}
+		if version >= 4 && len(f.Coordinators) == 1 {
+			at = f.Coordinators[0]
+		}
+		if at.ErrorCode != api.ErrNone || at.Host != p.Brokers[0].Host || at.Port != p.Brokers[0].Port {
+			c.t.Errorf("Metadata says %+v, FindCoordinator v%d %+v", p.Brokers, version, f)
+		}
 	}
 	return fmt.Sprintf("%s:%d", p.Brokers[0].Host, p.Brokers[0].Port)
 }

@@ -16,10 +16,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"kaas/bench/floor"
 	"kaas/bench/process"
 	"kaas/bench/record"
+	"kaas/server"
+	"kaas/server/config"
 )
 
 // The marks of the generated part.
@@ -53,6 +56,9 @@ func standIn(args []string) error {
 		}
 		return ""
 	}
+	if os.Getenv(realBroker) != "" {
+		return serveReally(args, value)
+	}
 	s, err := floor.Listen(value("--listen"), value("--data-dir"))
 	if err != nil {
 		return err
@@ -75,6 +81,36 @@ func standIn(args []string) error {
 		}))
 	}
 	return s.Serve()
+}
+
+// realBroker in the environment makes the stand-in a broker.
+const realBroker = "COMPARE_REAL_BROKER"
+
+func serveReally(args []string, value func(string) string) error {
+	opts := config.Options{Settings: []config.Setting{{Key: "log.dirs", Value: value("--data-dir")}, {Key: "kaas.durability", Value: value("--durability")}}}
+	listen := value("--listen")
+	if !strings.Contains(listen, "://") {
+		listen = "PLAINTEXT://" + listen
+	}
+	opts.Settings = append(opts.Settings, config.Setting{Key: "listeners", Value: listen})
+	for i := range args {
+		if args[i] == "--set" {
+			key, v, _ := strings.Cut(args[i+1], "=")
+			opts.Settings = append(opts.Settings, config.Setting{Key: key, Value: v})
+		}
+	}
+	cfg, err := config.Load(opts)
+	if err != nil {
+		return err
+	}
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	b, err := server.Start(cfg, time.Now(), os.Stderr)
+	if err != nil {
+		return err
+	}
+	<-term
+	return b.Stop()
 }
 
 func tiny(t *testing.T, names ...string) ([]record.Record, string) {
@@ -127,6 +163,26 @@ func TestProduceScenario(t *testing.T) {
 	}
 	if !strings.Contains(out, "bar    ≥ 50 % of the floor's bytes/s: ") {
 		t.Errorf("want the bars judged, got\n%s", out)
+	}
+}
+
+// Scenarios that the floor cannot stand in for, with a broker.
+func TestScenariosOfBroker(t *testing.T) {
+	t.Setenv(realBroker, "yes")
+	records, _ := tiny(t, "cold-readers", "tls")
+	want := map[string][]string{
+		"cold-readers": {bytesPerSecond, quietAckP99, quietTailP99, warmAckP99, warmTailP99, coldAckP99, coldTailP99, coldAckOfQuiet, coldTailOfQuiet},
+		"tls":          {plainProduce, plainProduceCPU, plainFetch, plainFetchCPU, tlsProduce, tlsProduceCPU, tlsFetch, tlsFetchCPU, tlsProduceOfPlain, tlsFetchOfPlain},
+	}
+	if len(records) != len(want) {
+		t.Fatalf("want %d records, got %d", len(want), len(records))
+	}
+	for _, r := range records {
+		for _, name := range want[r.Scenario] {
+			if got := r.Subjects[Broker][name]; len(got) != 2 || got[0] <= 0 {
+				t.Errorf("%s: want two rounds of %s, got %v", r.Scenario, name, got)
+			}
+		}
 	}
 }
 

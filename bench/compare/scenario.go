@@ -97,6 +97,11 @@ var scenarios = []scenario{
 		measure: (*turn).loops, bars: []Bar{atMost(1.1, twoLoopsOfOne, "times the CPU per request of one loop")},
 	},
 	{
+		name: "tls", what: "franz-go, 2 clients, 256 KiB batches, page cache: over TLS 1.3 beside plaintext", subjects: alone, rounds: 3,
+		measure: (*turn).overTLS,
+		bars:    []Bar{atMost(6, tlsProduceOfPlain, "times the CPU of plaintext, produce"), atMost(12, tlsFetchOfPlain, "times the CPU of plaintext, fetch")},
+	},
+	{
 		name: "start", what: "start to the first answered ApiVersions, empty directory", subjects: alone, rounds: 20,
 		measure: (*turn).startUp, bars: []Bar{atMost(15, startMs, "ms")},
 	},

@@ -81,7 +81,10 @@ type TLS struct {
 	ServerName string `yaml:"server-name" json:"server_name"` // empty: the host of the address
 }
 
-var errNoCA = errors.New("no certificate in the file")
+var (
+	errNoCA     = errors.New("no certificate in the file")
+	errHalfPair = errors.New("tls: a certificate of the client's own needs its key, and a key its certificate")
+)
 
 func (t *TLS) config() (*tls.Config, error) {
 	if !t.Enable && t.CA == "" && t.Cert == "" {
@@ -98,7 +101,10 @@ func (t *TLS) config() (*tls.Config, error) {
 			return nil, fmt.Errorf("%s: %w", t.CA, errNoCA)
 		}
 	}
-	if t.Cert != "" || t.Key != "" {
+	if (t.Cert == "") != (t.Key == "") {
+		return nil, errHalfPair
+	}
+	if t.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 		if err != nil {
 			return nil, err
