@@ -86,8 +86,8 @@ func TestLoadsOverTLS(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"produce", "--records", "1", "--tls"}, "franz-go"},                         // the own generator speaks none
-		{append([]string{"produce", "--records", "1"}, trust[:3]...), "certificate"},         // of an authority that is not known
+		{[]string{"produce", "--records", "1", "--tls"}, "franz-go"},                                   // the own generator speaks none
+		{append([]string{"produce", "--records", "1"}, trust[:3]...), "certificate"},                   // of an authority that is not known
 		{append([]string{"produce", "--records", "1", "--tls-cert", cert}, trust...), "needs its key"}, // without its key
 	} {
 		_, _, err := run(append(c.args, "--bootstrap", b.Ready().Listeners["SSL"], "--json")...)
