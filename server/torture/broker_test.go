@@ -23,12 +23,14 @@ import (
 const serveCommand = "serve"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == serveCommand {
-		if err := serve(os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	if len(os.Args) > 1 {
+		if run := map[string]func([]string) error{serveCommand: serve, writeCommand: writeTransactions}[os.Args[1]]; run != nil {
+			if err := run(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	flag.Parse()
 	os.Exit(m.Run())
@@ -49,7 +51,9 @@ func serve(args []string) error {
 		return err
 	}
 	var settings []config.Setting
-	for k, v := range map[string]string{"log.dirs": *dir, "listeners": config.ListenersValue(*listen), "kaas.durability": "group-commit"} {
+	for k, v := range map[string]string{"log.dirs": *dir, "listeners": config.ListenersValue(*listen), "kaas.durability": "group-commit",
+		"transaction.state.log.num.partitions": "3", "transaction.state.log.segment.bytes": "300000", "offsets.topic.num.partitions": "3",
+		"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200", "group.initial.rebalance.delay.ms": "0"} {
 		settings = append(settings, config.Setting{Key: k, Value: v, Origin: "torture"})
 	}
 	cfg, err := config.Load(config.Options{Settings: settings})

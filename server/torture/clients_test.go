@@ -32,12 +32,7 @@ var padding = func() []byte {
 
 func newClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	c, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(addr),
-		kgo.MetadataMinAge(20 * time.Millisecond),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
-		kgo.RequestTimeoutOverhead(time.Second), // requests to a broker that is stopped are given up, and repeated
-	}, opts...)...)
+	c, err := kgo.NewClient(append(quick(addr), opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
