@@ -114,7 +114,7 @@ func (l *Log) checkpointLocked() error {
 
 // noteClean takes the journal's line back. mu is held.
 func (l *Log) noteClean() error {
-	if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.failed, e.recovery = false, false, 0 }); err != nil {
+	if err := l.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.failed, e.holes, e.recovery = false, false, false, 0 }); err != nil {
 		return err
 	}
 	l.st.marked = false

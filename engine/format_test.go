@@ -28,6 +28,7 @@ func (testFormat) Peek(b []byte) (int, BatchInfo, error) {
 		LastOffsetDelta: int32(be.Uint32(b[23:])), BaseTimestamp: int64(be.Uint64(b[27:])), MaxTimestamp: int64(be.Uint64(b[35:])),
 		ProducerID: int64(be.Uint64(b[43:])), ProducerEpoch: int16(be.Uint16(b[51:])), BaseSequence: int32(be.Uint32(b[53:])),
 		Count: int32(be.Uint32(b[57:])), Compressed: attr&7 != 0, LogAppendTime: attr&8 != 0, Transactional: attr&16 != 0, Control: attr&32 != 0,
+		DeleteHorizon: attr&64 != 0,
 	}, nil
 }
 
@@ -98,16 +99,19 @@ type spec struct {
 	txn     bool
 	control bool
 	commit  bool
-	tag     byte // content
+	tag     byte    // content
+	keys    []keyed // the records, if set
 }
 
 func batch(s spec) Entry {
-	if s.n == 0 {
-		s.n = 1
-	}
-	if s.size == 0 {
+	body := appendKeyed(nil, s.keys)
+	switch {
+	case s.keys != nil:
+		s.n, s.size = len(s.keys), len(body)
+	case s.size == 0:
 		s.size = 40
 	}
+	s.n = max(s.n, 1)
 	b := make([]byte, 61+s.size)
 	be := binary.BigEndian
 	be.PutUint32(b[8:], uint32(len(b)-12))
@@ -134,6 +138,7 @@ func batch(s spec) Entry {
 	for i := range b[61:] {
 		b[61+i] = s.tag + byte(i)
 	}
+	copy(b[61:], body)
 	if s.control {
 		b = append(b[:61], 32, 0, 0, 0, 8, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0)
 		if s.commit {

@@ -19,7 +19,7 @@ type Imported struct {
 func WriteJournal(f vfs.FS, dir string, logs []Imported) error {
 	var b []byte
 	for _, l := range logs {
-		e := journalEntry{dirty: l.Dirty, start: l.Start}
+		e := journalEntry{dirty: l.Dirty, holes: l.Dirty, start: l.Start}
 		if l.Dirty {
 			e.recovery = l.Recovery
 		}

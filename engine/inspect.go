@@ -47,6 +47,6 @@ func ReadJournal(f vfs.FS, dir string) (logs []JournalLine, bad []int64, err err
 func (e *Engine) Rescan(l *Log) error {
 	return e.journal.update(l.name(), func(j *journalEntry) {
 		j.claim(l.spec.TopicID)
-		j.dirty, j.recovery = true, 0
+		j.dirty, j.holes, j.recovery = true, true, 0
 	})
 }

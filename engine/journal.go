@@ -11,6 +11,7 @@ import (
 	"path"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -43,6 +44,7 @@ type journal struct {
 type journalEntry struct {
 	dirty    bool
 	failed   bool  // dirty, and went offline: what the page cache has of it need not be on the disk
+	holes    bool  // dirty, and what is scanned may have been compacted: by another program, or before a repair
 	recovery int64 // offset from which a dirty log is scanned
 	start    int64 // log start, 0: that of the first segment
 	// topic is the id of the topic that the log belongs to: an entry must not be taken for that of a later topic of the same name. Zero:
@@ -71,6 +73,7 @@ const (
 	journalMax      = 1 << 30
 	journalSlack    = 4096 // outdated lines before it is rewritten
 	journalMinLines = 64
+	holesSuffix     = "-holes"
 )
 
 var errDoubt = errors.New("an earlier sync of the journal failed")
@@ -181,8 +184,9 @@ func (j *journal) apply(line []byte) {
 	if err1 != nil || err2 != nil {
 		return
 	}
-	failed := string(f[0]) == "failed"
-	e := journalEntry{dirty: failed || string(f[0]) == "dirty", failed: failed, recovery: recovery, start: start}
+	state, holes := strings.CutSuffix(string(f[0]), holesSuffix)
+	failed := state == "failed"
+	e := journalEntry{dirty: failed || state == "dirty", failed: failed, holes: holes, recovery: recovery, start: start}
 	if len(f) == 5 {
 		if n, err := base64.RawURLEncoding.Decode(e.topic[:], f[4][:min(len(f[4]), 22)]); err != nil || n != len(e.topic) {
 			return
@@ -207,6 +211,9 @@ func appendLine(b []byte, name string, e journalEntry) []byte {
 		state = "failed"
 	case e.dirty:
 		state = "dirty"
+	}
+	if e.dirty && e.holes {
+		state += holesSuffix
 	}
 	body := fmt.Sprintf("%s %s %d %d", state, name, e.recovery, e.start)
 	if e.topic != [16]byte{} && !e.empty() {

@@ -123,6 +123,7 @@ type loader struct {
 	damage           error        // what a cut tail looked like
 	now              int64        // when the load began, in ms
 
+	holes  bool // what is scanned may have been compacted
 	failed bool // what is kept is written again: see Log.markFailed
 	// later: whoever loads syncs the whole file system before anybody can read what was found, so nothing is synced here that nothing here
 	// relies on.
@@ -155,7 +156,7 @@ func (ld *loader) load() error {
 		l.e.cleaner.forget(l)
 	}
 	ld.start, ld.failed = j.start, j.failed || l.unsure
-	ld.scannedFrom = -1
+	ld.holes, ld.scannedFrom = j.holes, -1
 	ld.now = l.e.cfg.Clock().UnixMilli()
 	entries, err := ld.fs.ReadDir(ld.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -390,7 +391,7 @@ func (ld *loader) openSegments(recovery int64) error {
 		if err := ld.keep(s, res); err != nil {
 			return err
 		}
-		if res.Torn || !lastOne && (res.Next > ld.bases[i+1] || res.Next < ld.bases[i+1] && ld.bases[i+1] > sealed && !mayHaveHoles(cfg, res)) {
+		if res.Torn || !lastOne && (res.Next > ld.bases[i+1] || res.Next < ld.bases[i+1] && ld.bases[i+1] > sealed && !ld.mayHaveHoles(cfg, res)) {
 			return ld.cutAfter(i, res)
 		}
 		if !lastOne {
@@ -466,9 +467,10 @@ func (ld *loader) scan(s *segment.Segment, cfg *LogConfig) (segment.ScanResult, 
 }
 
 // mayHaveHoles tells whether a segment whose batches end before the next segment begins was compacted. Otherwise its end was
-// lost: the power went before it was synced, while the segment after it, or only its name, was on the disk.
-func mayHaveHoles(cfg *LogConfig, res segment.ScanResult) bool {
-	return cfg.Compact && res.End > 0 && res.File == res.End
+// lost: the power went before it was synced, while the segment after it, or only its name, was on the disk. What this engine's journal has
+// scanned was never compacted.
+func (ld *loader) mayHaveHoles(cfg *LogConfig, res segment.ScanResult) bool {
+	return ld.holes && cfg.Compact && res.End > 0 && res.File == res.End
 }
 
 // keep makes what a scan found durable, before anybody can read it.

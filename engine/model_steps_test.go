@@ -22,8 +22,10 @@ func (w *world) step() {
 		w.await(w.pick())
 	case n < 78:
 		w.deleteRecords()
-	case n < 86:
+	case n < 83:
 		w.maintain()
+	case n < 88:
+		w.compact()
 	case n < 92:
 		w.remove()
 	default:
@@ -71,7 +73,7 @@ type planned struct {
 }
 
 // plan draws a batch that fits behind the state of the producers, or one that does not.
-func (w *world) plan(st *want, end int64, epoch int32) planned {
+func (w *world) plan(st *want, cfg *LogConfig, end int64, epoch int32) planned {
 	s := spec{n: 1 + w.rng.IntN(4), size: 40 + w.rng.IntN(300), ts: w.now.UnixMilli() + int64(w.rng.IntN(5000)) - 2500, tag: byte(w.rng.Uint32())}
 	p := planned{base: end}
 	kind := w.rng.IntN(10)
@@ -90,6 +92,9 @@ func (w *world) plan(st *want, end int64, epoch int32) planned {
 		} else {
 			s.pid = 0
 		}
+	}
+	if cfg.Compact && !s.control && !p.dup {
+		s.keys = randomKeyed(w.rng)
 	}
 	p.entry = batch(s)
 	if p.err == nil && !p.dup {
@@ -138,7 +143,7 @@ func (w *world) append() {
 	var entries []Entry
 	var stored []mbatch
 	for range n {
-		p := w.plan(&st, end, l.spec.LeaderEpoch)
+		p := w.plan(&st, m.cfg, end, l.spec.LeaderEpoch)
 		plans, entries = append(plans, p), append(entries, p.entry)
 		if p.batch.data != nil {
 			stored = append(stored, p.batch)
@@ -193,6 +198,9 @@ func (w *world) offline(l *Log, m *mlog) {
 	}
 	have, _ := m.upTo(hw)
 	st := wanted(have, l.Offsets().LogStart, hw)
+	if m.cfg.Compact {
+		return
+	}
 	if err := (&checker{}).data(l, &st); err != nil && w.faults.Fired() == 0 {
 		w.fail("%s is offline, and what is durable cannot be read: %v", m.name(), err)
 	}
@@ -293,7 +301,7 @@ func (w *world) maintain() {
 			continue
 		}
 		m, start := w.model.logs[i], l.Offsets().LogStart
-		if gone := w.retained(m, before[i].LogStart, start); gone != "" {
+		if gone := w.retained(m, before[i].LogStart, start); gone != "" && !m.cfg.Compact {
 			w.fail("retention of %s moved the start from %d to %d: %s", m.name(), before[i].LogStart, start, gone)
 		}
 		w.update(func() {

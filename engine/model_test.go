@@ -40,7 +40,7 @@ func TestModel(t *testing.T) {
 		first, n = *modelSeed, max(1, *modelSeeds)
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // small disks are made and dropped all the time: a quarter of the processor time was the collector's
-	var cuts atomic.Int64
+	var cuts, cleans atomic.Int64
 	var next atomic.Uint64
 	next.Store(first)
 	var wg sync.WaitGroup
@@ -50,11 +50,15 @@ func TestModel(t *testing.T) {
 				w := newWorld(t, seed)
 				w.run()
 				cuts.Add(w.cuts.Load())
+				cleans.Add(w.cleans.Load())
 			}
 		})
 	}
 	wg.Wait()
-	t.Logf("%d runs, %d crashes", n, cuts.Load())
+	t.Logf("%d runs, %d crashes, %d cleans", n, cuts.Load(), cleans.Load())
+	if n > 3 && cleans.Load() == 0 {
+		t.Error("nothing was compacted")
+	}
 }
 
 // world is one run.
@@ -65,6 +69,7 @@ type world struct {
 	durability Durability
 	faulty     bool
 	cuts       atomic.Int64
+	cleans     atomic.Int64
 	failed     atomic.Bool
 
 	disk   *crashfs.Disk
@@ -107,6 +112,10 @@ func (w *world) config() *LogConfig {
 	c.SegmentBytes = int64(500 + w.rng.IntN(2500))
 	c.IndexIntervalBytes = 150 + w.rng.IntN(300)
 	c.RetentionMs = -1
+	if c.Compact = w.rng.IntN(2) == 0; c.Compact {
+		c.Delete, c.MinCleanableRatio, c.DeleteRetentionMs = w.rng.IntN(3) == 0, 0, 2000
+		c.SegmentBytes = int64(400 + w.rng.IntN(600))
+	}
 	if c.FileDeleteDelayMs = 0; w.rng.IntN(4) == 0 {
 		c.FileDeleteDelayMs = time.Hour.Milliseconds()
 	}

@@ -3,6 +3,7 @@ package compact_test
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -102,5 +103,42 @@ func TestStepsOfAClean(t *testing.T) {
 	}
 	if got := "\n" + strings.Join(ops, "\n") + "\n"; got != stepsOfAClean {
 		t.Errorf("steps are %s", got)
+	}
+}
+
+// TestEmptySegmentsGoInOrder: of segments at the end of a run of which nothing is left, each loses its log durably before the next does: what
+// the later one replaced must not be left without it.
+func TestEmptySegmentsGoInOrder(t *testing.T) {
+	r := newRig(t, func(c *engine.LogConfig) { c.SegmentBytes = 100 })
+	r.conf = func(c *engine.Config) { c.Durability = engine.GroupCommit }
+	r.mustOpen()
+	for _, key := range []string{"a", "b", "c", "b", "c", "d"} { // a segment each
+		r.add(spec{}, kv{key, "value"})
+	}
+	r.durable()
+	segs := r.l.Segments()
+	cfg := *r.l.Config()
+	cfg.SegmentBytes = 3 * segs[0].Size // what takes the place of the second and the third is in another run
+	r.l.SetConfig(&cfg)
+	var ops []string
+	var mu sync.Mutex // the background removes what goes
+	r.disk.OnOp(func(op crashfs.Op) {
+		mu.Lock()
+		defer mu.Unlock()
+		if op.Kind == crashfs.OpSyncDir || op.Kind == crashfs.OpRename && strings.HasSuffix(op.Name, ".deleted") {
+			ops = append(ops, op.Kind+" "+shredName.ReplaceAllString(strings.TrimPrefix(path.Base(op.Name), "0000000000000000000"), ".deleted"))
+		}
+	})
+	if len(segs) != 6 || r.e.Clean() == 0 {
+		t.Fatalf("segments %+v, or nothing was cleaned", segs)
+	}
+	r.disk.OnOp(nil)
+	mu.Lock()
+	defer mu.Unlock()
+	want := []string{"syncdir t-0", "syncdir t-0", // §8, steps 2 and 3
+		"rename 1.log.deleted", "syncdir t-0", "rename 2.log.deleted", "syncdir t-0", "syncdir t-0", // 4
+		"syncdir t-0", "rename 0.log.deleted", "syncdir t-0"} // 5 and 6
+	if len(ops) < len(want) || !slices.Equal(ops[:len(want)], want) {
+		t.Errorf("steps are %q,\nwant %q", ops, want)
 	}
 }
