@@ -179,8 +179,12 @@ func (c *cleaner) job(t *toClean) *compact.Job {
 	}
 }
 
-// throttle waits until n more bytes may be read or written. It ends a clean when the log or the engine goes.
+// throttle waits until n more bytes may be read or written, or until the settings change: one who waits by a low rate would wait for hours
+// after it was raised. It ends a clean when the log or the engine goes.
 func (c *cleaner) throttle(l *Log, n int) error {
+	c.mu.Lock()
+	changed := c.changed
+	c.mu.Unlock()
 	for wait := c.rate.debt(n, time.Now()); ; wait -= throttleStep {
 		if c.e.closed.Load() {
 			return ErrClosed
@@ -191,6 +195,8 @@ func (c *cleaner) throttle(l *Log, n int) error {
 		t := time.NewTimer(min(wait, throttleStep))
 		select {
 		case <-c.e.stop:
+		case <-changed:
+			wait = 0
 		case <-t.C:
 		}
 		t.Stop()

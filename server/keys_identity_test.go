@@ -1,0 +1,123 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"kaas/codec/api"
+	"kaas/codec/wire"
+	"kaas/server/config"
+)
+
+// startFile runs a broker by a server.properties file with these lines, for the length of the test.
+func startFile(t *testing.T, text string) *Broker {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "server.properties")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "log.dirs=%s\n%s\n", filepath.Join(dir, "data"), text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(config.Options{File: file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Start(cfg, time.Now(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, b) })
+	return b
+}
+
+// cluster asks for metadata, naming a topic that may be made by that.
+func (c *client) cluster(topic string) *api.MetadataResponse {
+	c.t.Helper()
+	q := api.MetadataRequest{AllowAutoTopicCreation: true, Topics: []api.MetadataRequestMetadataRequestTopic{{Name: wire.Some(topic)}}}
+	var p api.MetadataResponse
+	c.call(api.KeyMetadata, 9, &q, &p)
+	return &p
+}
+
+// deleteTopic deletes a topic.
+func (c *client) deleteTopic(topic string) api.ErrorCode {
+	c.t.Helper()
+	var p api.DeleteTopicsResponse
+	c.call(api.KeyDeleteTopics, 5, &api.DeleteTopicsRequest{TopicNames: []string{topic}, TimeoutMs: 10_000}, &p)
+	return p.Responses[0].ErrorCode
+}
+
+// coordinator asks for the coordinator of a group (kind 0) or a transactional id (1).
+func (c *client) coordinator(kind int8) api.ErrorCode {
+	c.t.Helper()
+	var p api.FindCoordinatorResponse
+	c.call(api.KeyFindCoordinator, 3, &api.FindCoordinatorRequest{Key: "x", KeyType: kind}, &p)
+	return p.ErrorCode
+}
+
+// Who a broker is and what it lets clients make and remove: broker.id, broker.rack, auto.create.topics.enable, delete.topic.enable,
+// offsets.topic.replication.factor, transaction.state.log.replication.factor; and controller.listener.names, which it does not open.
+func TestKeysOfIdentity(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0") // who opened the controller's listener would fail
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	b := startFile(t, "broker.id=7\nbroker.rack=cellar\nlisteners=PLAINTEXT://127.0.0.1:0,QUORUM://"+taken.Addr().String()+`
+controller.listener.names=QUORUM
+auto.create.topics.enable=false
+delete.topic.enable=false
+offsets.topic.replication.factor=3
+transaction.state.log.replication.factor=3`)
+	c := dial(t, b)
+	c.create("t", 1)
+	got := c.cluster("auto")
+	if who := got.Brokers[0]; b.Ready().NodeID != 7 || who.NodeId != 7 || who.Rack != wire.Some("cellar") || got.ControllerId != 7 {
+		t.Errorf("broker %+v, controller %d", who, got.ControllerId)
+	}
+	if at := b.Ready().Listeners; len(at) != 1 || at["PLAINTEXT"] == "" {
+		t.Errorf("listeners %v", at)
+	}
+	want(t, "auto.create.topics.enable=false", got.Topics[0].ErrorCode, api.ErrUnknownTopicOrPartition)
+	want(t, "and once more", c.cluster("auto").Topics[0].ErrorCode, api.ErrUnknownTopicOrPartition)
+	want(t, "delete.topic.enable=false", c.deleteTopic("t"), api.ErrTopicDeletionDisabled)
+	want(t, "a topic that was not deleted", c.produce("t", 0, records("a")).ErrorCode, api.ErrNone)
+	want(t, "offsets.topic.replication.factor=3", c.coordinator(0), api.ErrCoordinatorNotAvailable)
+	want(t, "transaction.state.log.replication.factor=3", c.coordinator(1), api.ErrCoordinatorNotAvailable)
+
+	c = dial(t, startFile(t, "listeners=PLAINTEXT://127.0.0.1:0"))
+	got = c.cluster("auto")
+	if who := got.Brokers[0]; who.NodeId != 1 || who.Rack.Valid {
+		t.Errorf("broker %+v by default", who)
+	}
+	eventually(t, "auto.create.topics.enable", func() bool { return c.cluster("auto").Topics[0].ErrorCode == api.ErrNone })
+	want(t, "delete.topic.enable", c.deleteTopic("auto"), api.ErrNone)
+	want(t, "offsets.topic.replication.factor", c.coordinator(0), api.ErrNone)
+	want(t, "transaction.state.log.replication.factor", c.coordinator(1), api.ErrNone)
+}
+
+// security.inter.broker.protocol says which listener is between brokers: the connections of others do not keep its peers out.
+func TestKeyOfInterBrokerProtocol(t *testing.T) {
+	store := filepath.Join(t.TempDir(), "broker.pem")
+	_, roots := newStore(t, store, "broker")
+	for _, protocol := range []string{"SSL", "PLAINTEXT"} {
+		b := broker(t, "listeners", "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "security.inter.broker.protocol", protocol,
+			"ssl.keystore.type", "PEM", "ssl.keystore.location", store)
+		c := dial(t, b)
+		c.brokerKeys(false, "max.connections", "1")
+		if protocol == "PLAINTEXT" {
+			dial(t, b).address()
+			if c, err := tls.Dial("tcp", b.Ready().Listeners["SSL"], &tls.Config{RootCAs: roots, ServerName: "localhost"}); err == nil {
+				c.Close()
+				t.Error("the listener that is not between brokers lets another one in")
+			}
+			continue
+		}
+		dial(t, b).closed()
+		dialTLS(t, b, "SSL", &tls.Config{RootCAs: roots, ServerName: "localhost"}).address()
+	}
+}
