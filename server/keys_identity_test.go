@@ -14,12 +14,12 @@ import (
 	"kaas/server/config"
 )
 
-// startFile runs a broker by a server.properties file with these lines, for the length of the test.
-func startFile(t *testing.T, text string) *Broker {
+// startFile runs a broker by a server.properties file with these lines, for the length of the test. dirKey says where its data directory is.
+func startFile(t *testing.T, dirKey, text string) *Broker {
 	t.Helper()
 	dir := t.TempDir()
-	file := filepath.Join(dir, "server.properties")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "log.dirs=%s\n%s\n", filepath.Join(dir, "data"), text), 0o600); err != nil {
+	file, data := filepath.Join(dir, "server.properties"), filepath.Join(dir, "data")
+	if err := os.WriteFile(file, fmt.Appendf(nil, "%s=%s\n%s\n", dirKey, data, text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := config.Load(config.Options{File: file})
@@ -31,6 +31,9 @@ func startFile(t *testing.T, text string) *Broker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { stop(t, b) })
+	if _, err := os.Stat(filepath.Join(data, catalogDir)); err != nil || b.Ready().DataDir != data {
+		t.Errorf("%s=%s: the data is in %s, %v", dirKey, data, b.Ready().DataDir, err)
+	}
 	return b
 }
 
@@ -60,15 +63,17 @@ func (c *client) coordinator(kind int8) api.ErrorCode {
 }
 
 // Who a broker is and what it lets clients make and remove: broker.id, broker.rack, auto.create.topics.enable, delete.topic.enable,
-// offsets.topic.replication.factor, transaction.state.log.replication.factor; and controller.listener.names, which it does not open.
+// offsets.topic.replication.factor, transaction.state.log.replication.factor; log.dirs and log.dir; and controller.listener.names, which it does not open.
 func TestKeysOfIdentity(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0") // who opened the controller's listener would fail
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	b := startFile(t, "broker.id=7\nbroker.rack=cellar\nlisteners=PLAINTEXT://127.0.0.1:0,QUORUM://"+taken.Addr().String()+`
+	b := startFile(t, "log.dirs", "listeners=PLAINTEXT://127.0.0.1:0,QUORUM://"+taken.Addr().String()+`
 controller.listener.names=QUORUM
+broker.id=7
+broker.rack=cellar
 auto.create.topics.enable=false
 delete.topic.enable=false
 offsets.topic.replication.factor=3
@@ -89,7 +94,8 @@ transaction.state.log.replication.factor=3`)
 	want(t, "offsets.topic.replication.factor=3", c.coordinator(0), api.ErrCoordinatorNotAvailable)
 	want(t, "transaction.state.log.replication.factor=3", c.coordinator(1), api.ErrCoordinatorNotAvailable)
 
-	c = dial(t, startFile(t, "listeners=PLAINTEXT://127.0.0.1:0"))
+	b = startFile(t, "log.dir", "listeners=PLAINTEXT://127.0.0.1:0")
+	c = dial(t, b)
 	got = c.cluster("auto")
 	if who := got.Brokers[0]; who.NodeId != 1 || who.Rack.Valid {
 		t.Errorf("broker %+v by default", who)

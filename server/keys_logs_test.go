@@ -85,10 +85,10 @@ func bases(t *testing.T, b *Broker, topic string) (out []int64) {
 }
 
 // apart makes a topic, writes batches with so many ms between them, and wants so many segments.
-func (c *client) apart(b *Broker, topic string, ms int64, batches, want int) {
+func (c *client) apart(b *Broker, topic string, ms int64, batches, want int, settings ...string) {
 	t := c.t.(*testing.T)
 	t.Helper()
-	c.create(topic, 1)
+	c.create(topic, 1, settings...)
 	at := time.Now().UnixMilli() - int64(batches)*ms
 	for i := range int64(batches) {
 		c.taken(topic, api.ErrNone, recordAt(at+i*ms))
@@ -98,8 +98,8 @@ func (c *client) apart(b *Broker, topic string, ms int64, batches, want int) {
 	}
 }
 
-// When a segment ends: log.roll.hours and log.roll.jitter.hours of the start, then log.roll.ms and log.roll.jitter.ms, which win over them.
-// What a jitter takes off is random: of two hours it is less than a ms once in seven million times.
+// When a segment ends: log.roll.hours and log.roll.jitter.hours of the start, then log.roll.ms and log.roll.jitter.ms, which win over them,
+// and segment.jitter.ms of a topic. What a jitter takes off is random: of two hours it is less than a ms once in seven million times.
 func TestKeysOfRolling(t *testing.T) {
 	const hour = 3_600_000
 	b := broker(t, "log.roll.hours", "2")
@@ -113,6 +113,7 @@ func TestKeysOfRolling(t *testing.T) {
 	c.apart(b, "jitter-ms", 2*hour-1, 3, 3)
 	c.brokerKeys(false, "log.roll.jitter.ms", "0")
 	c.apart(b, "no-jitter-ms", 2*hour-1, 2, 1)
+	c.apart(b, "jitter-topic", 2*hour-1, 3, 3, "segment.jitter.ms", strconv.Itoa(2*hour))
 
 	b = broker(t, "log.roll.hours", "2", "log.roll.jitter.hours", "2")
 	c = dial(t, b)
