@@ -1,10 +1,13 @@
 package redo
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"slices"
 
 	"kaas/engine/vfs"
 )
@@ -20,10 +23,22 @@ type Record struct {
 // Size is the number of bytes.
 func (r *Record) Size() int { return r.size }
 
+// Where is the file that has the record's bytes, by its name in the data directory, and where in it they begin.
+func (r *Record) Where() (name string, at int64) { return names[r.file], r.offset }
+
+// Damage is a frame that was written whole once, and is not any more, so that those after it are not found either; or that says of itself what
+// cannot be.
+type Damage struct {
+	File string // name in the data directory
+	At   int64  // of the frame
+	What string
+}
+
 // Old is what an earlier life left.
 type Old struct {
-	files [2]vfs.File // nil when there is none
-	logs  map[string][]Record
+	files  [2]vfs.File // nil when there is none
+	logs   map[string][]Record
+	damage []Damage
 }
 
 // frameMax bounds what a frame may claim to be.
@@ -90,10 +105,39 @@ func (o *Old) scan(i int) error {
 		if err := readFull(file, b, at); err != nil {
 			return err
 		}
-		if crc32.Checksum(b[4:], castagnoli) != be.Uint32(b) || !o.frame(b, i, at) {
+		if crc32.Checksum(b[4:], castagnoli) != be.Uint32(b) {
+			return o.follows(i, at, n, size, head[8:20], seq)
+		}
+		if !o.frame(b, i, at) {
+			o.damage = append(o.damage, Damage{names[i], at, "the checksum of the frame is right, and its pieces do not fill it"})
 			return nil
 		}
 		at += n
+	}
+	return nil
+}
+
+// follows notes damage if a whole frame of the same use of the file comes after the one of n bytes at that does not verify: otherwise that one
+// was cut short, or is what an earlier use has left.
+func (o *Old) follows(i int, at, n, size int64, use []byte, seq uint32) error {
+	next := at + n
+	if next+frameHead > size {
+		return nil
+	}
+	var head [frameHead]byte
+	if err := readFull(o.files[i], head[:], next); err != nil {
+		return err
+	}
+	m := int64(be.Uint32(head[4:]))
+	if !bytes.Equal(head[8:20], use) || be.Uint32(head[20:]) != seq+1 || m < frameHead || m > min(size-next, frameMax) {
+		return nil
+	}
+	b := make([]byte, m) // the file has as many
+	if err := readFull(o.files[i], b, next); err != nil {
+		return err
+	}
+	if crc32.Checksum(b[4:], castagnoli) == be.Uint32(b) {
+		o.damage = append(o.damage, Damage{names[i], at, "the checksum of the frame does not match, and a whole one follows it"})
 	}
 	return nil
 }
@@ -132,6 +176,20 @@ func (o *Old) frame(b []byte, file int, at int64) bool {
 // Records are the pieces of a log, in the order in which they were written to each file; where two have bytes of the same place,
 // these are the same bytes.
 func (o *Old) Records(log string) []Record { return o.logs[log] }
+
+// All lists the records as they lie in the files.
+func (o *Old) All() (all []*Record) {
+	for _, list := range o.logs {
+		for i := range list {
+			all = append(all, &list[i])
+		}
+	}
+	slices.SortFunc(all, func(a, b *Record) int { return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.offset, b.offset)) })
+	return all
+}
+
+// Damage is what is wrong.
+func (o *Old) Damage() []Damage { return o.damage }
 
 // Empty reports that there are no records.
 func (o *Old) Empty() bool { return len(o.logs) == 0 }

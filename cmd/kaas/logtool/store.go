@@ -38,6 +38,9 @@ func readContext(t *target, s *sink) (*dataDir, error) {
 	}
 	err := ctx.readJournal(t.data, check)
 	if err == nil {
+		err = ctx.checkRedo(t.data, check)
+	}
+	if err == nil {
 		err = ctx.readStore(t.data, check)
 	}
 	if err == nil {

@@ -42,6 +42,8 @@ func verifyCommand() *cobra.Command {
   .swap        a segment that compaction was about to put in place is whole
   kaas.journal, cleaner-offset-checkpoint
                every line can be read
+  kaas.redo.*  the commit journal: frames and their checksums; of what the next start is to write, that it is whole batches, and what the logs
+               have already in that place
   __kaas       the store of topics and settings: frames, CRCs, sequence, values, checkpoint
   names        of directories and files; what a crash left over
 
