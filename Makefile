@@ -38,7 +38,7 @@ torture:
 race:
 	$(GO) test -race ./...
 
-# Clients of others against the broker: franz-go, Apache's own tools (Java), kcat, confluent-kafka (Python), kafkajs (Node);
+# Clients of others against the broker: franz-go, Apache's own tools (Java), kcat, confluent-kafka (Python, Go), kafkajs (Node);
 # what they read is compared with Apache Kafka's answers; thirty times kill -9. The short form leaves Apache out.
 interop:
 	.ci/java

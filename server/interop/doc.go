@@ -1,5 +1,5 @@
 // Package interop holds tests that put clients of other people in front of the broker: franz-go in plain go test; Apache
-// Kafka's own tools (Java), kcat, confluent-kafka (Python) and kafkajs (Node) with the build tag "interop"; and a loop of
+// Kafka's own tools (Java), kcat, confluent-kafka (Python, Go) and kafkajs (Node) with the build tag "interop"; and loops of
 // kill -9 under load. Everything written is read back and compared value by value, on request with what Apache Kafka gives.
 // In oracle/ are the scripts that fetch Apache's tools and run its broker, in clients/ the programs around the other clients.
 //

@@ -4,6 +4,7 @@
     confluent.py consume BOOTSTRAP TOPIC          every partition from its start to its end, by assignment; records on standard output
     confluent.py admin BOOTSTRAP TOPIC            creates, changes and deletes TOPIC; one line for each answer
     confluent.py group BOOTSTRAP TOPIC            two members of a group read TOPIC, which has 40 records in 4 partitions; one line for each step
+    confluent.py roll BOOTSTRAP TOPIC GROUP       reads and commits until its standard input ends; one line for each record and commit
     confluent.py version
 
 A record is a line of JSON: p partition, o offset, t timestamp in ms, k key, v value, h list of [name, value]; bytes are base64 or null.
@@ -11,6 +12,7 @@ A record is a line of JSON: p partition, o offset, t timestamp in ms, k key, v v
 import base64
 import json
 import sys
+import threading
 import time
 
 import confluent_kafka as ck
@@ -189,9 +191,38 @@ def group(bootstrap, topic):
     print("listed", ["g-" + topic] == [g.group_id for g in listed.valid if g.group_id == "g-" + topic], len(listed.errors))
 
 
+def roll(bootstrap, topic, group_id):
+    """Reads in a group and commits what it has read, over restarts of the broker."""
+    over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+    c = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                     "heartbeat.interval.ms": 200, "session.timeout.ms": 10000, "fetch.wait.max.ms": 20, "reconnect.backoff.max.ms": 500,
+                     "partition.assignment.strategy": "range"})
+    c.subscribe([topic])
+    pending = False
+    while not over.is_set():
+        messages = c.consume(200, 0.1)
+        for m in messages:
+            if m.error() is None:
+                print("read", m.partition(), m.offset())
+                pending = True
+            elif m.error().fatal():
+                sys.exit(f"roll: {m.error()}")
+        if pending:
+            try:
+                for p in c.commit(asynchronous=False):
+                    if p.error is None and p.offset >= 0:
+                        print("committed", p.partition, p.offset)
+                pending = False
+            except ck.KafkaException as e:
+                print("commit:", e, file=sys.stderr)
+        sys.stdout.flush()
+    c.close()
+
+
 def version():
     print("confluent-kafka", ck.version(), "librdkafka", ck.libversion()[0])
 
 
 if __name__ == "__main__":
-    {f.__name__: f for f in (produce, consume, admin, group, version)}[sys.argv[1]](*sys.argv[2:])
+    {f.__name__: f for f in (produce, consume, admin, group, roll, version)}[sys.argv[1]](*sys.argv[2:])

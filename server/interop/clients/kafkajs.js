@@ -3,6 +3,7 @@
 //   node kafkajs.js produce BOOTSTRAP TOPIC CODEC   records on standard input, as in confluent.py
 //   node kafkajs.js admin BOOTSTRAP TOPIC           creates, changes and deletes TOPIC; one line for each answer
 //   node kafkajs.js group BOOTSTRAP TOPIC           two members of a group read TOPIC, which has 40 records in 4 partitions; one line for each step
+//   node kafkajs.js roll BOOTSTRAP TOPIC GROUP      reads and commits until its standard input ends; one line for each record and commit
 //   node kafkajs.js version
 'use strict'
 const fs = require('fs')
@@ -133,12 +134,34 @@ async function group(bootstrap, topic) {
   await a.disconnect()
 }
 
+// Reads in a group and commits what it has read, over restarts of the broker.
+async function roll(bootstrap, topic, groupId) {
+  const kafka = new Kafka({ brokers: [bootstrap], clientId: 'kafkajs', logLevel: logLevel.NOTHING, retry: { retries: 1000, maxRetryTime: 500 } })
+  const consumer = kafka.consumer({ groupId, heartbeatInterval: 200, sessionTimeout: 10000, rebalanceTimeout: 20000, maxWaitTimeInMs: 50, retry: { retries: 1000, maxRetryTime: 500 } })
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  await consumer.run({
+    autoCommit: false,
+    eachBatch: async ({ batch, heartbeat, isRunning, isStale }) => {
+      if (!isRunning() || isStale()) return
+      for (const m of batch.messages) console.log('read', batch.partition, m.offset)
+      const offset = String(BigInt(batch.lastOffset()) + 1n)
+      await consumer.commitOffsets([{ topic, partition: batch.partition, offset }])
+      console.log('committed', batch.partition, offset)
+      await heartbeat()
+    },
+  })
+  process.stdin.resume()
+  await new Promise(done => process.stdin.on('end', done))
+  await consumer.disconnect()
+}
+
 function version() {
   console.log('kafkajs', require('kafkajs/package.json').version, 'node', process.version)
 }
 
 const [what, ...args] = process.argv.slice(2)
-Promise.resolve({ produce, admin, group, version }[what](...args)).catch(err => {
+Promise.resolve({ produce, admin, group, roll, version }[what](...args)).catch(err => {
   console.error(err)
   process.exitCode = 1
 })
