@@ -114,7 +114,7 @@ func (w *world) config() *LogConfig {
 	c.RetentionMs = -1
 	if c.Compact = w.rng.IntN(2) == 0; c.Compact {
 		c.Delete, c.MinCleanableRatio, c.DeleteRetentionMs = w.rng.IntN(3) == 0, 0, 2000
-		c.SegmentBytes = int64(400 + w.rng.IntN(600))
+		c.SegmentBytes = int64(500 + w.rng.IntN(600)) // more than a batch of keyed records
 	}
 	if c.FileDeleteDelayMs = 0; w.rng.IntN(4) == 0 {
 		c.FileDeleteDelayMs = time.Hour.Milliseconds()
