@@ -57,6 +57,9 @@ func (s *story) tell(word string, txn int, more ...any) {
 
 // writeTransactions writes transactions under an id until SIGTERM, or until the client is in a state that is not for another try. Name is told
 // in every value and is of this process alone.
+//
+// A partition has one record that is not acknowledged. With two, franz-go 1.22.3 may send only the second one again when the broker is back: it
+// takes the answer for out of turn ("skipped" in its log) and waits for ever for the first, which the broker has.
 func writeTransactions(args []string) error {
 	flags := flag.NewFlagSet(writeCommand, flag.ContinueOnError)
 	addr := flags.String("addr", "", "broker")
@@ -108,6 +111,11 @@ func (w *txnWriter) transaction(txn int) error {
 	failed := kgo.AbortingFirstErrPromise(w.c)
 	for range 1 + w.rng.IntN(txnRecords) {
 		p := w.rng.Int32N(partitions)
+		if next[p] > 0 { // see writeTransactions
+			if err := w.c.Flush(ctx); err != nil {
+				return err
+			}
+		}
 		w.tell(storySent, txn, p)
 		from := w.rng.IntN(len(padding) - txnPadding)
 		value := append([]byte(txnValue(w.name, txn, next[p])), padding[from:from+w.rng.IntN(txnPadding)]...)
