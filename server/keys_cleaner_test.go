@@ -103,7 +103,7 @@ func TestKeyOfCleaner(t *testing.T) {
 	for enable, threads := range map[string]int{"true": 3, "false": 0} {
 		t.Run(enable, func(t *testing.T) {
 			b := profiled(t, "log.cleaner.enable", enable, "log.cleaner.threads", "3")
-			want(t, "cleaners", goroutines(t, b, "kaas/engine.(*cleaner).run"), threads)
+			eventually(t, "cleaners", func() bool { return goroutines(t, b, "kaas/engine.(*cleaner).run") == threads })
 			dial(t, b).brokerKeys(false, "log.cleaner.threads", "2")
 			eventually(t, "log.cleaner.threads is lowered", func() bool { return goroutines(t, b, "kaas/engine.(*cleaner).run") == min(threads, 2) })
 		})

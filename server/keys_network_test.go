@@ -49,7 +49,7 @@ func profiled(t testing.TB, settings ...string) *Broker {
 
 func TestKeyOfProfiles(t *testing.T) {
 	b := profiled(t, "kaas.loops", "3")
-	want(t, "event loops", goroutines(t, b, "kaas/netio.(*Loop).run"), 3)
+	eventually(t, "three event loops", func() bool { return goroutines(t, b, "kaas/netio.(*Loop).run") == 3 })
 	b = broker(t, "kaas.metrics.listen", "127.0.0.1:0")
 	if status, _ := get(t, b, "/debug/pprof/goroutine?debug=1"); status != 404 {
 		t.Errorf("profiles without kaas.pprof.enable: %d", status)
@@ -224,6 +224,7 @@ func TestKeyOfHandshakes(t *testing.T) {
 			peers = append(peers, peer)
 		}
 		eventually(t, "all have begun", func() bool { return scrape(t, b)["kaas_network_received_bytes_total"] == float64(4*len(half)) })
+		eventually(t, "some to be served", func() bool { return goroutines(t, b, "kaas/netio.(*secure).shake") >= running })
 		want(t, "kaas.tls.handshakes.max="+most, goroutines(t, b, "kaas/netio.(*secure).shake"), running)
 		for _, peer := range peers {
 			peer.Close()
