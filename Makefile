@@ -23,13 +23,15 @@ soak:
 	$(GO) test ./engine/state -run TestPowerCut -count=1 -timeout 0 -seeds $(SEEDS)
 	$(GO) test ./server/group -run 'Model$$' -count=1 -timeout 0 -seeds $(SEEDS)
 	$(GO) test ./server/txn -run TestHistories -count=1 -timeout 0 -seeds $(SEEDS)
+	$(GO) test ./server -run TestTransactionsOnAFailingDisk -count=1 -timeout 0 -faulty-seeds $(SEEDS_BROKER)
 	$(GO) test ./server/causal/simulate -count=1 -timeout 0 -seeds $(SEEDS) -first $(FIRST) -v
 
 # The gate, the stamp and the rest of the causal node, each broken in one place: the simulator must notice. About ten minutes.
 mutants:
 	$(GO) test ./server/causal/simulate -run TestMutants -count=1 -timeout 0 -mutants -v
 
-# A broker process maltreated under load: kill -9, stops, full and failing disks (server/torture). SEED repeats a plan.
+# A broker process maltreated under load, of plain producers and of transactions: kill -9, stops, full and failing disks (server/torture). SEED
+# repeats a plan; ROUNDS of each.
 ROUNDS ?= 60
 SEED   ?= 0
 torture:

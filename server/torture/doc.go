@@ -5,6 +5,9 @@
 // The package has no code of its own. The broker is the test binary, which runs itself again; the clients are franz-go. A history of
 // what was sent, acknowledged and read is judged when a broker has had its rounds (history_test.go, which has tests without the tag).
 //
+// A second test does the same under clients that write, copy and read in transactions: processes of this binary and Apache's
+// TransactionalMessageCopier (left out without .ci/java), which are killed, stopped and fenced as well. Its judge is package history.
+//
 // What it cannot see: power cuts. A process that is killed leaves its unsynced data to the kernel; engine.TestModel loses it.
 //
 // A producer has one request in flight unless -pipelined is given. With more, a restart may make duplicates: snapshots of producers have
