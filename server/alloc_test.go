@@ -16,7 +16,7 @@ func TestNoAllocationPerRequest(t *testing.T) {
 	}
 	for _, durability := range []string{"page-cache", "group-commit"} {
 		t.Run(durability, func(t *testing.T) {
-			c := dial(t, broker(t, "kaas.durability", durability, "kaas.metrics.listen", "127.0.0.1:0"))
+			c := dial(t, broker(t, "kaas.durability", durability, "kaas.metrics.listen", "127.0.0.1:0", "kaas.append.stall.ms", "0"))
 			c.create("t", 2)
 			c.create("each", 1, "flush.messages", "1")
 			c.create("some", 1, "flush.messages", "3", "flush.ms", "1")

@@ -200,6 +200,7 @@ func (b *Broker) openPorts() (err error) {
 	c := b.cfg
 	b.api = api.New(api.Config{
 		Topics: b.topics, Engine: b.engine, Groups: b.groups, Txns: b.txns, Levels: b.levels,
+		AppendStallMs: c.AppendStallMs, AppendThreads: c.AppendThreads,
 		ConsumerGroups: consumerGroups(c), Unstable: c.Bool("unstable.api.versions.enable"),
 		ClusterID: b.ready.ClusterID, NodeID: c.NodeID, Rack: c.Rack,
 		Quotas: quotasOf(c), Sessions: int(c.FetchSessionSlots), FetchMaxBytes: int(c.FetchMaxBytes), Space: b.space,

@@ -22,6 +22,7 @@ import (
 // of the round one write per partition (gatherer.flush), then the answer is encoded. acks=-1 is sent when the group commit that covers
 // it has ended. A request with a batch that needs blocking work (recompression, a look inside a compressed batch, a log not yet
 // loaded, or for which there is no descriptor) goes to a worker as a whole, with the connection held.
+// While appends stall, all requests do (produce_stall.go).
 // The first batch of a transaction in a partition waits, with the connection held, until the transaction coordinator has verified it.
 //
 // Deviation: acks=-1 waits for the disk under group-commit, with no time-out (timeout_ms is not looked at). Apache answers from the page
@@ -41,6 +42,7 @@ type produceOp struct {
 	reply      *netio.Reply
 	w          wire.Writer
 	worker     bool // runs on a worker: replies are posted
+	slow       bool // because appends stall
 	failed     bool // acks=0 and something went wrong: Apache closes the connection
 	throttleMs int32
 
@@ -72,7 +74,7 @@ func (s *Service) produce(c *netio.Conn, cs *connState, head *wire.RequestHeader
 	}
 	op.reply = s.newReply(c, api.KeyProduce)
 	op.throttleMs = s.owedByProduce(cs.ls, len(body), op.req.Acks == acksNone)
-	if op.blocking() {
+	if op.slow = s.stalls.now(s.now); op.slow || op.blocking() {
 		cs.ls.gather.flush() // what came before on this connection is appended before
 		op.toWorker(body)
 		return
@@ -101,7 +103,7 @@ func (op *produceOp) decode(body []byte) bool {
 // release gives the op back; nothing of the request is kept.
 func (op *produceOp) release() {
 	op.conn, op.reply = nil, nil
-	op.worker, op.failed = false, false
+	op.worker, op.slow, op.failed = false, false, false
 	op.waits, op.verified = op.waits[:0], op.verified[:0]
 	op.lost.Store(false)
 	produceOps.Put(op)
@@ -127,6 +129,10 @@ func (op *produceOp) toWorker(body []byte) {
 // onWorker appends the batches and lets the connection go on.
 func (op *produceOp) onWorker() {
 	defer op.conn.Loop().Post(&resumeConn{conn: op.conn})
+	if op.slow {
+		op.s.stalls.slots <- struct{}{}
+		defer func(s *Service) { <-s.stalls.slots }(op.s)
+	}
 	g := workerGatherers.Get().(*gatherer)
 	g.s, g.shard = op.s, op.s.counted.workers
 	if op.addTo(g) {

@@ -205,6 +205,7 @@ func (g *gatherer) flush() {
 	if len(g.ops) == 0 {
 		return
 	}
+	began := g.s.stalls.clock()
 	for i := range g.parts {
 		run := &g.parts[i]
 		if g.deflater != nil { // a worker's: it waits for descriptors that this request itself may have taken
@@ -219,6 +220,7 @@ func (g *gatherer) flush() {
 		clear(run.refs)
 		run.p, run.entries, run.refs = nil, run.entries[:0], run.refs[:0]
 	}
+	g.s.stalls.note(began, g.s.now)
 	g.parts = g.parts[:0]
 	clear(g.byLog)
 	for i, op := range g.ops {

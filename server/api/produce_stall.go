@@ -1,20 +1,31 @@
 package api
 
 import (
+	"os"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // A write into the page cache can stall: above the kernel's limits of dirty pages it holds a writer back for 10 to 200 ms at a time, and
 // allocating space waits for the file system's journal. On an event loop that stops all its connections. So appends stay on the loop, where they
-// cost the least, until one has taken stallMs; from then on whole Produce requests go to workers, with their connections held, and
-// come back when no append has stalled for stallCalmMs. An episode costs the loop one stall.
+// cost the least, until some have stalled; from then on whole Produce requests go to workers, with their connections held, and
+// come back when no append has stalled for stallCalmMs. An episode costs the loop one stall or a few.
 //
-// Tried in thought and left: appends on a goroutine of their own always, at two switches of goroutines for each round; write-back paced by
-// sync_file_range, which puts a stall off but cannot prevent it, since the disk is slower than the producers when it comes to that.
+// A long append may also mean that the loop was preempted, which workers do not help against. So one that took kaas.append.stall.ms counts at once
+// only if the kernel has more dirty pages than it lets pass freely; else (limits of a control group, a slow journal) when within
+// a second such appends have taken stallSure times as long together.
+//
+// Left aside: appends on a goroutine of their own always, two switches of goroutines and a copy of each request; and write-back paced by
+// sync_file_range, which puts stalls off and cannot prevent them when producers are faster than the disk for long.
 
-// stallCalmMs is how long no append may have stalled before they run on loops again.
-const stallCalmMs = 5000
+const (
+	stallCalmMs   = 5000 // without a stall, and appends run on loops again
+	stallSure     = 20
+	stallWindowMs = 1000
+)
 
 // stalls knows whether appends stall.
 type stalls struct {
@@ -23,6 +34,10 @@ type stalls struct {
 	until atomic.Int64  // ms on the service's clock: appends go to workers before that
 	seen  atomic.Int64
 	start time.Time // Since reads the monotonic clock alone: half the cost of Now
+
+	mu    sync.Mutex // guards the rest
+	since int64      // ms, when the window began
+	sum   time.Duration
 }
 
 func (st *stalls) init(ms, threads int) {
@@ -36,14 +51,49 @@ func (st *stalls) clock() time.Duration { return time.Since(st.start) }
 
 // note takes an append into account that began at a time of clock.
 func (st *stalls) note(began time.Duration, now func() int64) {
-	if st.least > 0 && st.clock()-began >= st.least {
+	if took := st.clock() - began; st.least > 0 && took >= st.least {
 		st.seen.Add(1)
-		st.until.Store(now() + stallCalmMs)
+		if at := now(); dirtyPressed() || st.enough(took, at) {
+			st.until.Store(at + stallCalmMs)
+		}
 	}
+}
+
+// enough tells whether appends that took long have taken so much together that it cannot be chance.
+func (st *stalls) enough(took time.Duration, now int64) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if now-st.since > stallWindowMs {
+		st.since, st.sum = now, 0
+	}
+	st.sum += took
+	return st.sum >= stallSure*st.least
 }
 
 // now tells whether appends stall at present.
 func (st *stalls) now(clock func() int64) bool {
 	until := st.until.Load()
 	return until != 0 && clock() < until
+}
+
+// dirtyPressed tells whether the kernel holds back writers: there are more dirty pages, those being written included, than half way between the
+// limit at which it begins to write them and the one that it keeps.
+func dirtyPressed() bool {
+	text, err := os.ReadFile("/proc/vmstat")
+	return err == nil && pressedBy(string(text))
+}
+
+func pressedBy(vmstat string) bool {
+	var dirty, limits int64
+	for line := range strings.Lines(vmstat) {
+		name, number, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		n, _ := strconv.ParseInt(number, 10, 64)
+		switch name {
+		case "nr_dirty", "nr_writeback":
+			dirty += n
+		case "nr_dirty_threshold", "nr_dirty_background_threshold":
+			limits += n
+		}
+	}
+	return limits > 0 && dirty > limits/2
 }

@@ -43,6 +43,8 @@ type Config struct {
 	FetchMaxBytes int
 	// Space tells the room on the file system of the logs, in bytes; it may block.
 	Space func() (total, usable int64, err error)
+	// AppendStallMs is from when on an append stalls, and Produce goes to AppendThreads workers for a while; 0: never.
+	AppendStallMs, AppendThreads int
 	// Quotas are the limits of clients; nil: none, until some are set.
 	Quotas *quota.Manager
 	// Now is the wall clock in ms; nil for the real one.
@@ -78,6 +80,7 @@ type Service struct {
 	counted       counted
 	producerIDs   producerIDs
 	markers       markerWriter
+	stalls        stalls
 	verifyTxns    atomic.Bool // transaction.partition.verification.enable
 	panics        atomic.Int64
 	parkedFetches atomic.Int64
@@ -110,6 +113,7 @@ func New(c Config) *Service {
 	if s.quotas = c.Quotas; s.quotas == nil {
 		s.quotas = quota.NewManager(quota.Config{Windows: quota.Windows{Samples: 11, SizeMs: 1000}, MutationWindows: quota.Windows{Samples: 11, SizeMs: 1000}})
 	}
+	s.stalls.init(c.AppendStallMs, c.AppendThreads)
 	s.consumerGroups = c.ConsumerGroups
 	s.offer(c.Unstable)
 	s.counted.init()
@@ -144,6 +148,7 @@ type Stats struct {
 	Panics        int64 // handlers that panicked
 	ParkedFetches int64 // Fetch requests waiting for data now
 	FetchSessions int64
+	AppendStalls  int64 // rounds of appends that took AppendStallMs or longer
 	Quotas        quota.Stats
 
 	MarkersCommit, MarkersAbort int64 // markers of transactions written
@@ -153,7 +158,7 @@ type Stats struct {
 // Stats reads the counters.
 func (s *Service) Stats() Stats {
 	w := &s.markers
-	return Stats{Panics: s.panics.Load(), ParkedFetches: s.parkedFetches.Load(), FetchSessions: int64(s.sessions.Len()), Quotas: s.quotas.Stats(),
+	return Stats{Panics: s.panics.Load(), ParkedFetches: s.parkedFetches.Load(), AppendStalls: s.stalls.seen.Load(), FetchSessions: int64(s.sessions.Len()), Quotas: s.quotas.Stats(),
 		MarkersCommit: w.markers[batch.ControlCommit].Load(), MarkersAbort: w.markers[batch.ControlAbort].Load(), MarkerRetries: w.again.Load()}
 }
 
