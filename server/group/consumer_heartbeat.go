@@ -118,8 +118,11 @@ func (b *beat) run(from Client) (*api.ConsumerGroupHeartbeatResponse, *refusal) 
 	b.subscribe(from)
 	target := b.c.targets[b.member.id]
 	targetEpoch := b.c.targetEpoch
-	if b.epoch > targetEpoch || b.replaced {
+	switch {
+	case b.epoch > targetEpoch:
 		target, targetEpoch = b.assign(), b.epoch
+	case b.replaced:
+		target = b.inherit()
 	}
 	moved := b.reconcile(target, targetEpoch)
 	id, group := b.member.id, cloned(b.q.GroupId)

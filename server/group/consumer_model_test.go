@@ -30,6 +30,8 @@ import (
 const (
 	sessionOfModel = 3 * time.Second // of newConsumerFake
 	beatOfModel    = time.Second
+
+	consumerModelSteps = 1000
 )
 
 // ghost is a process that is gone; what it had is its own until its member is out.
@@ -50,6 +52,7 @@ type consumerModel struct {
 	sent    int64 // the last offset that anybody tried to commit
 	ends    []int // lengths of the log at the end of each batch
 	dumps   map[int]string
+	by      map[string]map[int32]string // who made the targets of an epoch, by group: wishes that come later count with the next ones
 	topicID uint32
 	calm    bool // nothing goes wrong any more
 	seen    map[string]int
@@ -57,7 +60,8 @@ type consumerModel struct {
 
 func newConsumerModel(t testing.TB, seed uint64) *consumerModel {
 	m := &consumerModel{consumerFake: newConsumerFake(t), r: rand.New(rand.NewPCG(seed, 2)), epochs: map[string]int32{}, group: map[string]int32{},
-		acked: map[string]map[topicPartition]int64{}, dumps: map[int]string{}, seen: map[string]int{}}
+		acked: map[string]map[topicPartition]int64{}, dumps: map[int]string{}, seen: map[string]int{},
+		by: map[string]map[int32]string{}}
 	m.topics = map[string]int{}
 	m.cfg.Consumer.MaxSize = 3 + m.r.IntN(6)
 	m.cfg.OffsetRetention = 1000 * time.Hour
@@ -67,6 +71,7 @@ func newConsumerModel(t testing.TB, seed uint64) *consumerModel {
 	m.wrote = func() {
 		m.ends = append(m.ends, len(m.log))
 		m.dumps[len(m.log)] = m.dump()
+		m.noteAssignors()
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		m.changeTopic(name)
@@ -80,6 +85,19 @@ func newConsumerModel(t testing.TB, seed uint64) *consumerModel {
 		m.clients = append(m.clients, c)
 	}
 	return m
+}
+
+// noteAssignors notes who made the targets of epochs that are new.
+func (m *consumerModel) noteAssignors() {
+	for id, g := range m.s.groups {
+		if g.consumer == nil || m.by[id][g.consumer.targetEpoch] != "" {
+			continue
+		}
+		if m.by[id] == nil {
+			m.by[id] = map[int32]string{}
+		}
+		m.by[id][g.consumer.targetEpoch] = m.s.assignor(g.consumer.memberStates(nil, nil)).name
+	}
 }
 
 // changeTopic makes, grows or deletes a topic.
@@ -158,6 +176,9 @@ func (m *consumerModel) crash() {
 	m.late, m.fail = false, nil
 	clear(m.group)
 	m.restart()
+	for id, epochs := range m.by {
+		maps.DeleteFunc(epochs, func(epoch int32, _ string) bool { return epoch > m.consumers(id).targetEpoch })
+	}
 	for _, c := range m.clients {
 		if c.beating != nil && c.beating.p == nil {
 			c.lose()
@@ -175,6 +196,7 @@ func (m *consumerModel) remove(group string) {
 	if code == api.ErrNone {
 		delete(m.acked, group)
 		delete(m.group, group)
+		delete(m.by, group)
 	}
 }
 
@@ -391,7 +413,7 @@ func (m *consumerModel) atRest(group string) {
 		}
 	}
 	for name, topic := range m.world {
-		m.fair(d.AssignorName, name, topic, live, owners)
+		m.fair(m.by[group][d.AssignmentEpoch], name, topic, live, owners)
 	}
 }
 
@@ -450,7 +472,7 @@ func TestConsumerModel(t *testing.T) {
 	for seed := range *modelSeeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := newConsumerModel(t, seed)
-			for range 1000 {
+			for range consumerModelSteps {
 				m.step()
 			}
 			m.drain()

@@ -69,6 +69,14 @@ func (s *Shard) assignor(members []*memberState) Assignor {
 	return all[best]
 }
 
+// inherit gives the member the target of the one whose place it takes. The others' stay: nobody looks for another target within an epoch.
+func (b *beat) inherit() (mine partitions) {
+	mine = b.c.targets[b.was.id]
+	b.records.target(b.member.id, mine)
+	b.records.targetEpoch(b.epoch)
+	return mine
+}
+
 // assign makes the targets of the group's new epoch and returns the member's.
 func (b *beat) assign() (mine partitions) {
 	members := b.c.memberStates(b.was, &b.member)

@@ -50,5 +50,7 @@
 // Unlike Apache: topics within a record and members within a batch are in the order of their ids, where Apache has that of its hash tables;
 // members that subscribe to different topics are balanced by single moves, which now and then balances better; a member all of whose topics
 // are gone is answered (Apache fails, -1); a static member that is back and is to have less than before has given the rest up (Apache keeps it
-// in epoch 0, in which nothing that it says is taken until its session ends); texts of errors are other ones.
+// in epoch 0, in which nothing that it says is taken until its session ends) and leaves the others' targets as they are (Apache asks the
+// assignor again within the epoch: where that answers otherwise, others never hear of it and the group does not come to rest); texts of errors
+// are other ones.
 package group

@@ -646,7 +646,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// How much the models play.
+// How much the model plays.
 var modelSeeds = flag.Uint64("seeds", 60, "random runs of TestModel and of TestConsumerModel")
 
 const modelSteps = 1500
