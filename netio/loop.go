@@ -188,6 +188,13 @@ func (l *Loop) runPosts() {
 	l.mu.Unlock()
 }
 
+// Flush runs what was posted and sends the answers that are complete, for a handler that goes on working in RoundEnd: who waits for them
+// need not wait for that too. Only from RoundEnd.
+func (l *Loop) Flush() {
+	l.runPosts()
+	l.settle()
+}
+
 // runLate runs tasks posted after the end of the loop, on the caller's goroutine.
 func (l *Loop) runLate() {
 	for {

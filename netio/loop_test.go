@@ -263,3 +263,31 @@ func TestPostsOfRoundEnd(t *testing.T) {
 		t.Errorf("%d requests, one at a time, took %d rounds", pings, n)
 	}
 }
+
+// Flush in RoundEnd sends what is complete: the peer has its answer while RoundEnd still works.
+func TestFlush(t *testing.T) {
+	read := make(chan struct{})
+	var late *Reply
+	h := &hooks{
+		frame: func(c *Conn, frame []byte) {
+			late = c.NewReply()
+			late.Buf = appendFrame(late.Buf[:0], frame)
+		},
+		roundEnd: func(l *Loop) {
+			late.Post()
+			l.Flush()
+			select {
+			case <-read:
+			case <-time.After(within):
+				t.Error("the answer did not leave before the end of RoundEnd")
+			}
+		},
+	}
+	_, addr := serve(t, Config{Loops: 1}, h)
+	c := dial(t, addr)
+	for range 3 {
+		write(t, c, appendFrame(nil, []byte("x")))
+		wantFrame(t, c, []byte("x"))
+		read <- struct{}{}
+	}
+}

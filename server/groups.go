@@ -32,9 +32,10 @@ func (b *Broker) openGroups() error {
 		},
 		Codec:     batch.Codec(c.Int("offsets.topic.compression.codec")),
 		LoadBytes: int(c.Int("offsets.load.buffer.size")),
-		Every:     config.Millis(c.Int("offsets.retention.check.interval.ms")),
-		Tick:      (*group.Shard).ExpireOffsets,
-		Logger:    log,
+		Ticks: []coordinator.Tick[*group.Shard]{
+			{Every: config.Millis(c.Int("offsets.retention.check.interval.ms")), Do: (*group.Shard).ExpireOffsets},
+		},
+		Logger: log,
 	})
 	b.topics.OnTopicRemoved(b.forgetOffsets)
 	b.groups.Load()

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"time"
-
 	"kaas/codec/batch"
 	"kaas/server/config"
 	"kaas/server/coordinator"
@@ -10,20 +8,15 @@ import (
 	"kaas/server/txn"
 )
 
-// endTxnWait bounds how long the answer to EndTxn waits for markers. They take microseconds, or a group commit; only what is wrong with a log
-// takes longer, and then the producer is told that the decision is made, and 51 until the markers are there.
-const endTxnWait = time.Second
-
 // openTxns makes the transaction coordinator. It loads what __transaction_state holds once there is who writes markers (openPorts): decided
 // transactions go on then.
 func (b *Broker) openTxns() error {
 	c := b.cfg
 	tc := &txn.Config{
-		MaxTimeout:     config.Millis(c.Int("transaction.max.timeout.ms")),
-		Expiration:     config.Millis(c.Int("transactional.id.expiration.ms")),
-		ExpiryInterval: config.Millis(c.Int("transaction.remove.expired.transaction.cleanup.interval.ms")),
-		AnswerWithin:   endTxnWait,
-		Markers:        func(w txn.MarkerWork) { b.api.WriteMarkers(w) },
+		MaxTimeout:   config.Millis(c.Int("transaction.max.timeout.ms")),
+		Expiration:   config.Millis(c.Int("transactional.id.expiration.ms")),
+		AnswerWithin: config.Millis(c.Int("kaas.transaction.markers.wait.ms")),
+		Markers:      func(w txn.MarkerWork) bool { return b.api.WriteMarkers(w) },
 	}
 	log := b.levels.Logger("kaas.transactions")
 	find := func() *topics.Topic { return b.topics.ByName(topics.TransactionsTopic) }
@@ -38,9 +31,11 @@ func (b *Broker) openTxns() error {
 		},
 		Codec:     batch.CodecNone,
 		LoadBytes: int(c.Int("transaction.state.log.load.buffer.size")),
-		Every:     config.Millis(c.Int("transaction.abort.timed.out.transaction.cleanup.interval.ms")),
-		Tick:      (*txn.Shard).Tick,
-		Logger:    log,
+		Ticks: []coordinator.Tick[*txn.Shard]{
+			{Every: config.Millis(c.Int("transaction.abort.timed.out.transaction.cleanup.interval.ms")), Do: (*txn.Shard).AbortOverdue},
+			{Every: config.Millis(c.Int("transaction.remove.expired.transaction.cleanup.interval.ms")), Do: (*txn.Shard).Expire},
+		},
+		Logger: log,
 	})
 	return nil
 }

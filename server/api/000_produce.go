@@ -23,7 +23,7 @@ import (
 // it has ended. A request with a batch that needs blocking work (recompression, a look inside a compressed batch, a log not yet
 // loaded, or for which there is no descriptor) goes to a worker as a whole, with the connection held.
 // While appends stall, all requests do (produce_stall.go).
-// The first batch of a transaction in a partition waits, with the connection held, until the transaction coordinator has verified it.
+// The first batch of a transaction in a partition waits until the transaction coordinator has verified it (produce_verify.go).
 //
 // Deviation: acks=-1 waits for the disk under group-commit, with no time-out (timeout_ms is not looked at). Apache answers from the page
 // cache, since its other replicas are what makes a record last.
@@ -47,6 +47,8 @@ type produceOp struct {
 	throttleMs int32
 
 	verified []verifying // partitions that the transaction coordinator was asked about
+	asking   atomic.Uint32
+	kept     []byte // the request while it waits for the coordinator
 
 	waits []durableWait
 	left  atomic.Int32 // waits not yet over, and one for the registration itself
@@ -80,9 +82,10 @@ func (s *Service) produce(c *netio.Conn, cs *connState, head *wire.RequestHeader
 		return
 	}
 	if op.toVerify() {
-		cs.ls.gather.flush()
-		op.verifyOnLoop(cs, body)
-		return
+		cs.ls.gather.flush() // what came before on this connection may have opened the transaction
+		if op.toVerify() && !op.verifyOnLoop(cs, body) {
+			return
+		}
 	}
 	cs.ls.gather.add(op)
 }
@@ -105,6 +108,9 @@ func (op *produceOp) release() {
 	op.conn, op.reply = nil, nil
 	op.worker, op.slow, op.failed = false, false, false
 	op.waits, op.verified = op.waits[:0], op.verified[:0]
+	if cap(op.kept) > keptMax {
+		op.kept = nil
+	}
 	op.lost.Store(false)
 	produceOps.Put(op)
 }
@@ -119,7 +125,7 @@ func (op *produceOp) toWorker(body []byte) {
 	op.s.engine.Go(func() {
 		op.load()
 		if op.toVerify() {
-			op.verify(op.s.txns.Submit, func() { op.s.engine.Go(op.onWorker) })
+			op.verify(func() { op.s.engine.Go(op.onWorker) })
 			return
 		}
 		op.onWorker()

@@ -78,7 +78,8 @@ func (c *call) addPartitions(a *addition, reply func([]addedTopic)) {
 		}
 		reply(results)
 	}
-	c.onTxnShard(a.id, func(s *txn.Shard, now time.Time) coordinator.Outcome {
+	c.onTxnShard(a.id, func(s *txn.Shard, now time.Time) (o coordinator.Outcome) {
+		defer c.guard(&o)
 		if !a.verify {
 			return s.AddPartitions(a.id, a.producer, a.topics, now, all)
 		}

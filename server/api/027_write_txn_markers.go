@@ -35,12 +35,12 @@ func writeTxnMarkers(c *call) {
 				result.PartitionIndex = index
 				all = append(all, &marker{w: &c.s.markers, partition: txn.Partition{Topic: t.Name, Index: index},
 					producer: coordinator.Producer{ID: m.ProducerId, Epoch: m.ProducerEpoch}, epoch: m.CoordinatorEpoch, commit: m.TransactionResult,
-					done: func(_ *marker, err error) {
+					owner: markerTold(func(err error) {
 						result.ErrorCode = markerError(err)
 						if left.Add(-1) == 0 {
 							c.answer(p)
 						}
-					}})
+					})})
 			}
 		}
 	}
@@ -51,3 +51,8 @@ func writeTxnMarkers(c *call) {
 	left.Store(int32(len(all)))
 	c.s.markers.submit(all)
 }
+
+// markerTold is a markerOwner for a single marker.
+type markerTold func(error)
+
+func (f markerTold) marked(_ *marker, err error) { f(err) }

@@ -30,7 +30,7 @@ func serveDescribeTransactions(c *call) {
 			out.TransactionalId, out.ErrorCode = id, txn.Refusal(err)
 			all.done()
 		}
-		c.onTxnShard(id, func(s *txn.Shard, _ time.Time) coordinator.Outcome {
+		c.onTxnShard(id, c.guardedTxn(func(s *txn.Shard, _ time.Time) coordinator.Outcome {
 			*out = s.Describe(id)
 			return coordinator.Outcome{Done: func(err error) {
 				if err != nil {
@@ -39,6 +39,6 @@ func serveDescribeTransactions(c *call) {
 				}
 				all.done()
 			}}
-		}, refused)
+		}), refused)
 	}
 }

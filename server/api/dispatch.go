@@ -40,6 +40,7 @@ type loopState struct {
 	round   *coordinator.Round[*group.Shard]
 
 	txnRound *coordinator.Round[*txn.Shard]
+	flush    func() // loop.Flush: EndTxn is answered before the completion of its transaction is written
 	metered  *usage // of the connection whose request is being served, while quotas are set
 
 	versionsRequest  api.ApiVersionsRequest
@@ -58,7 +59,8 @@ type connState struct {
 func (s *Service) Opened(c *netio.Conn) {
 	ls, _ := c.Loop().Data.(*loopState)
 	if ls == nil {
-		ls = &loopState{loop: c.Loop(), shard: s.counted.set.NewShard(), round: s.groups.NewRound(), txnRound: s.txns.NewRound()}
+		ls = &loopState{loop: c.Loop(), shard: s.counted.set.NewShard(), round: s.groups.NewRound(), txnRound: s.txns.NewRound(),
+			flush: c.Loop().Flush}
 		ls.gather.init(s, ls.shard)
 		c.Loop().Data = ls
 	}
@@ -83,8 +85,8 @@ func (s *Service) Closed(c *netio.Conn, err error) {
 func (s *Service) RoundEnd(l *netio.Loop) {
 	ls := l.Data.(*loopState)
 	ls.gather.flush()
-	ls.round.End()
-	ls.txnRound.End()
+	ls.round.End(nil)
+	ls.txnRound.End(ls.flush)
 }
 
 // Frame implements netio.Handler. It closes the connection for what cannot be answered (regressions 2, 7).

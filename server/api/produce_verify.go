@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strings"
 	"time"
 
 	"kaas/codec/api"
@@ -13,9 +14,9 @@ import (
 )
 
 // Transactional data goes only into a transaction that the coordinator knows to include the partition (KIP-890, as of Kafka 3.7). While a producer's
-// transaction is open in a log, its batches go the usual way. The first one of a transaction in a partition is held, its connection with it, until the
-// coordinator has said yes; and the log refuses it if the transaction was ended meanwhile (engine.Guard). So a batch that comes
-// late, after the marker of its transaction, never opens one that nobody ends.
+// transaction is open in a log, its batches go the usual way. The first one of a transaction in a partition waits until the coordinator has said yes:
+// as a rule that is at once, on the loop; else its connection is held. And the log refuses it if the transaction was ended meanwhile
+// (engine.Guard). So a batch that comes late, after the marker of its transaction, never opens one that nobody ends.
 
 // verifying is a partition of a request that the coordinator is asked about.
 type verifying struct {
@@ -61,19 +62,52 @@ func (op *produceOp) toVerify() bool {
 	})
 }
 
-// verifyOnLoop asks the coordinator and goes on, on the loop, when it has answered.
-func (op *produceOp) verifyOnLoop(cs *connState, body []byte) {
-	op.decode(append([]byte(nil), body...)) // the same bytes: cannot fail
+// How far the question of a request on the loop has come.
+const (
+	asked    uint32 = iota
+	answered        // told before the loop had anything else to do, as a rule
+	parked          // the loop has left the request: who is told has it go on
+)
+
+// keptMax is the size up to which memory for a request that waits is kept with its op, in bytes.
+const keptMax = 64 << 10
+
+// verifyOnLoop asks the coordinator. True: it has answered, and the request goes on. Else it goes on, on the loop, when it has; its
+// connection is held until then.
+func (op *produceOp) verifyOnLoop(cs *connState, body []byte) bool {
+	a := op.beginVerify()
+	if len(a.parts) == 0 {
+		return true
+	}
+	op.asking.Store(asked)
+	id := strings.Clone(op.req.TransactionalId.String) // the shard may keep it for longer than the read buffer
+	cs.ls.txnRound.Now(id, verifyOp(id, a, op.toldOnLoop), func(err error) { op.toldOnLoop(txn.Refusal(err), nil) })
+	if op.asking.Load() == answered {
+		return true
+	}
+	op.kept = append(op.kept[:0], body...)
+	op.decode(op.kept) // the same bytes: cannot fail
+	if !op.asking.CompareAndSwap(asked, parked) {
+		return true
+	}
 	op.conn.Hold()
-	op.verify(cs.ls.txnRound.Submit, func() { op.conn.Loop().Post(&verifiedProduce{op}) })
+	return false
 }
 
-// verifiedProduce goes on with a request that was verified.
-type verifiedProduce struct{ op *produceOp }
+// toldOnLoop is told by the coordinator, on any goroutine.
+func (op *produceOp) toldOnLoop(code api.ErrorCode, each []api.ErrorCode) {
+	op.told(code, each)
+	if !op.asking.CompareAndSwap(asked, answered) {
+		op.conn.Loop().Post((*verifiedProduce)(op))
+	}
+}
+
+// verifiedProduce is a request that was parked and goes on, on the loop.
+type verifiedProduce produceOp
 
 // Run implements netio.Task.
 func (t *verifiedProduce) Run() {
-	op := t.op
+	op := (*produceOp)(t)
 	conn := op.conn
 	defer func() {
 		if v := recover(); v != nil { // regression 11
@@ -86,23 +120,29 @@ func (t *verifiedProduce) Run() {
 	g.flush()
 }
 
-// verify begins the verification of what needs one; then is called when it is over, on any goroutine.
-func (op *produceOp) verify(submit func(id string, do txnOp, refused func(error)), then func()) {
+// verify asks the coordinator, on a worker; then is called when it has answered, on any goroutine.
+func (op *produceOp) verify(then func()) {
 	a := op.beginVerify()
 	if len(a.parts) == 0 {
 		then()
 		return
 	}
 	told := func(code api.ErrorCode, each []api.ErrorCode) {
-		for i := range op.verified {
-			v := &op.verified[i]
-			if v.code = code; code == api.ErrNone {
-				v.code = each[i]
-			}
-		}
+		op.told(code, each)
 		then()
 	}
-	submit(op.req.TransactionalId.String, verifyOp(op.req.TransactionalId.String, a, told), func(err error) { told(txn.Refusal(err), nil) })
+	id := op.req.TransactionalId.String
+	op.s.txns.Submit(id, verifyOp(id, a, told), func(err error) { told(txn.Refusal(err), nil) })
+}
+
+// told notes what the coordinator says.
+func (op *produceOp) told(code api.ErrorCode, each []api.ErrorCode) {
+	for i := range op.verified {
+		v := &op.verified[i]
+		if v.code = code; code == api.ErrNone {
+			v.code = each[i]
+		}
+	}
 }
 
 // verifyOp is the operation that asks.

@@ -210,8 +210,8 @@ func (p *producerIDs) giveBack(id int64) {
 	p.spare = append(p.spare, id)
 }
 
-// WriteMarkers has the markers of a decided transaction written (txn.Config.Markers). It does not wait for the disk.
-func (s *Service) WriteMarkers(w txn.MarkerWork) { s.markers.take(w) }
+// WriteMarkers has the markers of a decided transaction written (txn.Config.Markers). It does not wait for the disk; true: they are there.
+func (s *Service) WriteMarkers(w txn.MarkerWork) bool { return s.markers.take(w) }
 
 // VerifyTransactions says whether transactional data is verified with the coordinator (transaction.partition.verification.enable).
 func (s *Service) VerifyTransactions(on bool) { s.verifyTxns.Store(on) }

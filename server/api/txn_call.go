@@ -20,14 +20,19 @@ type txnOp = coordinator.Op[*txn.Shard]
 func txnCall[Q, P any, PQ message[Q], PP message[P]](id func(q PQ) string,
 	serve func(c *call, s *txn.Shard, q PQ, now time.Time, reply func(PP)) coordinator.Outcome,
 	refused func(c *call, q PQ, code api.ErrorCode) PP) func(*call) {
-	return func(c *call) {
-		c = c.detach()
-		q := PQ(new(Q))
-		if !c.decode(q) {
+	type request struct { // one piece of memory
+		call
+		q Q
+	}
+	return func(on *call) {
+		r := new(request)
+		c, q := &r.call, PQ(&r.q)
+		if on.detachTo(c); !c.decode(q) {
 			return
 		}
 		c.hold()
-		c.onTxnShard(id(q), func(s *txn.Shard, now time.Time) coordinator.Outcome {
+		c.onTxnShard(id(q), func(s *txn.Shard, now time.Time) (out coordinator.Outcome) {
+			defer c.guard(&out)
 			return serve(c, s, q, now, func(p PP) { c.answer(p) })
 		}, func(err error) { c.answer(refused(c, q, txn.Refusal(err))) })
 	}
@@ -39,20 +44,15 @@ func (c *call) hold() {
 	c.held = true
 }
 
-// onTxnShard gives an operation to the shard of a transactional id. It is called on the loop.
-func (c *call) onTxnShard(id string, op txnOp, refused func(error)) {
-	c.conn.Data.(*connState).ls.txnRound.Submit(id, c.guardedTxn(op), refused)
-}
-
 // guardedTxn is op with its panic at the cost of the connection (regression 11).
 func (c *call) guardedTxn(op txnOp) txnOp {
 	return func(s *txn.Shard, now time.Time) (out coordinator.Outcome) {
-		defer func() {
-			if v := recover(); v != nil {
-				c.fail(c.s.panicked(c.h.fact, c.head.Version, v))
-				out = coordinator.Outcome{}
-			}
-		}()
+		defer c.guard(&out)
 		return op(s, now)
 	}
+}
+
+// onTxnShard gives an operation to the shard of a transactional id. It is called on the loop. op has to be guarded.
+func (c *call) onTxnShard(id string, op txnOp, refused func(error)) {
+	c.conn.Data.(*connState).ls.txnRound.Submit(id, op, refused)
 }

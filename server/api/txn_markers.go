@@ -3,6 +3,7 @@ package api
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,12 @@ type markerWriter struct {
 	closed  bool                   // nothing is tried again
 	inWork  map[markerKey]struct{} // of the coordinator: not to be written twice
 
+	// What follows is memory of whoever writes, used again.
+	taken   []*marker // from the queue
+	runs    []markerRun
+	byLog   map[*engine.Log]int // index in runs
+	entries []engine.Entry
+
 	markers [2]atomic.Int64 // written for the coordinator and for clients: aborts, commits
 	again   atomic.Int64    // failed, and to be tried again
 }
@@ -50,14 +57,26 @@ type marker struct {
 	epoch       int32 // of the transaction coordinator
 	commit      bool
 	loaded      bool // its log was loaded, or failed to
-	done        func(m *marker, err error)
+	owner       markerOwner
 	log         *engine.Log
 	end         int64
 	batchMemory [markerBytes]byte
 }
 
+// markerOwner is told what became of a marker, once, on any goroutine.
+type markerOwner interface{ marked(m *marker, err error) }
+
+// markerRun is what one log gets in one turn.
+type markerRun struct {
+	log *engine.Log
+	all []*marker
+}
+
 // markerBytes is room for a control batch of one record: 61 of header and 17 of record.
 const markerBytes = 80
+
+// markersKept is up to how many markers of a turn the memory for them is kept.
+const markersKept = 1024
 
 // errNoPartition says that the partition is not there.
 var errNoPartition = errors.New("no such partition")
@@ -65,44 +84,60 @@ var errNoPartition = errors.New("no such partition")
 // markerAgainAfter is how long a marker that could not be written waits to be tried again.
 const markerAgainAfter = 200 * time.Millisecond
 
-// take is the transaction coordinator's way in (txn.Config.Markers).
-func (w *markerWriter) take(work txn.MarkerWork) {
+// take is the transaction coordinator's way in (txn.Config.Markers). True: all markers of the work are there, and the coordinator is told.
+func (w *markerWriter) take(work txn.MarkerWork) bool {
 	j := &markerJob{w: w, work: work}
-	var all []*marker
 	w.mu.Lock()
+	j.mine = w.claimLocked(&work)
+	w.mu.Unlock()
+	if len(j.mine) == 0 {
+		return false
+	}
+	j.left.Store(int32(len(j.mine)))
+	ms, all := j.first[:], j.one[:0]
+	if len(j.mine) > len(ms) {
+		ms = make([]marker, len(j.mine))
+	}
+	for i, p := range j.mine {
+		ms[i] = marker{w: w, partition: p, producer: work.Producer, epoch: work.CoordinatorEpoch, commit: work.Commit, owner: j}
+		all = append(all, &ms[i])
+	}
+	w.submit(all)
+	return j.told.Load() && len(j.mine) == len(work.Partitions)
+}
+
+// claimLocked takes the partitions of a work that are not in work yet: all of them, but after a shard was loaded anew.
+func (w *markerWriter) claimLocked(work *txn.MarkerWork) []txn.Partition {
 	if w.inWork == nil {
 		w.inWork = make(map[markerKey]struct{})
 	}
-	for _, p := range work.Partitions {
-		k := markerKey{work.ID, work.Decision, p}
-		if _, already := w.inWork[k]; already {
-			continue
-		}
-		w.inWork[k] = struct{}{}
-		all = append(all, &marker{w: w, partition: p, producer: work.Producer, epoch: work.CoordinatorEpoch, commit: work.Commit, done: j.one})
+	already := func(p txn.Partition) bool {
+		_, in := w.inWork[markerKey{work.ID, work.Decision, p}]
+		return in
 	}
-	w.mu.Unlock()
-	if len(all) == 0 {
-		return
+	mine := work.Partitions
+	if slices.ContainsFunc(mine, already) {
+		mine = slices.DeleteFunc(slices.Clone(mine), already)
 	}
-	j.left.Store(int32(len(all)))
-	j.mine = make([]txn.Partition, len(all))
-	for i, m := range all {
-		j.mine[i] = m.partition
+	for _, p := range mine {
+		w.inWork[markerKey{work.ID, work.Decision, p}] = struct{}{}
 	}
-	w.submit(all)
+	return mine
 }
 
 // markerJob is what one MarkerWork comes to.
 type markerJob struct {
-	w    *markerWriter
-	work txn.MarkerWork
-	mine []txn.Partition
-	left atomic.Int32
+	w     *markerWriter
+	work  txn.MarkerWork
+	mine  []txn.Partition // not to be changed
+	left  atomic.Int32
+	told  atomic.Bool // the coordinator's operation is queued
+	first [1]marker   // most transactions are over one partition
+	one   [1]*marker
 }
 
-// one is told what became of one marker. What failed is tried again, until it is there or its partition is not.
-func (j *markerJob) one(m *marker, err error) {
+// marked implements markerOwner. What failed is tried again, until it is there or its partition is not.
+func (j *markerJob) marked(m *marker, err error) {
 	w := j.w
 	switch {
 	case err == nil, errors.Is(err, errNoPartition), errors.Is(err, engine.ErrDeleted):
@@ -131,6 +166,7 @@ func (j *markerJob) tell() {
 		w.mu.Unlock()
 		return s.MarkersWritten(j.work.ID, j.work.Decision, j.mine, now)
 	}, func(error) { w.later(j.tell) }) // the shard is loaded anew
+	j.told.Store(true)
 }
 
 // retry writes a marker later.
@@ -177,49 +213,82 @@ func (w *markerWriter) submit(all []*marker) {
 // turn writes what waits. False: there is no more, and whoever comes next begins anew.
 func (w *markerWriter) turn() (more bool) {
 	w.mu.Lock()
-	all := w.queue
-	w.queue = nil
+	w.taken, w.queue = w.queue, w.taken[:0]
 	w.mu.Unlock()
-	w.write(all)
+	w.write(w.taken)
+	w.forget()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running = len(w.queue) > 0
 	return w.running
 }
 
+// forget lets go of what was written, and of memory after a large turn.
+func (w *markerWriter) forget() {
+	if len(w.taken) > markersKept {
+		w.taken, w.runs, w.byLog, w.entries = nil, nil, nil, nil
+		return
+	}
+	clear(w.taken)
+	clear(w.entries[:cap(w.entries)])
+	clear(w.byLog)
+	for i := range w.runs {
+		r := &w.runs[i]
+		clear(r.all)
+		r.log, r.all = nil, r.all[:0]
+	}
+	w.runs = w.runs[:0]
+}
+
 // write writes markers, those of one log together.
 func (w *markerWriter) write(all []*marker) {
-	var order []*engine.Log
 	var unloaded []*marker
-	byLog := make(map[*engine.Log][]*marker)
 	for _, m := range all {
 		p := w.partition(m)
 		switch {
 		case p == nil:
-			m.done(m, errNoPartition)
+			m.owner.marked(m, errNoPartition)
 		case m.partition.Topic == topics.OffsetsTopic:
 			w.throughGroups(m)
 		case !p.Log.Loaded() && !m.loaded:
 			m.log = p.Log
 			unloaded = append(unloaded, m)
 		default:
-			if m.log = p.Log; byLog[m.log] == nil {
-				order = append(order, m.log)
-			}
-			byLog[m.log] = append(byLog[m.log], m)
+			m.log = p.Log
+			r := w.runOf(p.Log)
+			r.all = append(r.all, m)
 		}
 	}
 	if len(unloaded) > 0 {
 		w.s.engine.Go(func() { w.load(unloaded) })
 	}
-	for _, log := range order {
-		w.append(log, byLog[log])
+	for i := range w.runs {
+		w.append(w.runs[i].log, w.runs[i].all)
 	}
-	for _, log := range order {
-		for _, m := range byLog[log] {
+	for i := range w.runs {
+		for _, m := range w.runs[i].all {
 			m.await()
 		}
 	}
+}
+
+// runOf finds or begins what a log gets in this turn.
+func (w *markerWriter) runOf(log *engine.Log) *markerRun {
+	if w.byLog == nil {
+		w.byLog = make(map[*engine.Log]int)
+	}
+	at, ok := w.byLog[log]
+	if !ok {
+		at = len(w.runs)
+		w.byLog[log] = at
+		if at < cap(w.runs) {
+			w.runs = w.runs[:at+1]
+		} else {
+			w.runs = append(w.runs, markerRun{})
+		}
+		w.runs[at].log = log
+	}
+	return &w.runs[at]
 }
 
 // partition finds a marker's partition; nil if there is none.
@@ -246,7 +315,7 @@ func (w *markerWriter) throughGroups(m *marker) {
 		if err == nil {
 			w.count(m)
 		}
-		m.done(m, err)
+		m.owner.marked(m, err)
 	})
 }
 
@@ -260,7 +329,8 @@ func (w *markerWriter) count(m *marker) {
 
 // append appends the markers of one log in one run. Those that fail are told.
 func (w *markerWriter) append(log *engine.Log, all []*marker) {
-	entries := make([]engine.Entry, len(all))
+	w.entries = resize(w.entries, len(all))
+	entries := w.entries
 	for i, m := range all {
 		kind := batch.ControlAbort
 		if m.commit {
@@ -276,7 +346,7 @@ func (w *markerWriter) append(log *engine.Log, all []*marker) {
 	for i, m := range all {
 		if err := entries[i].Err; err != nil {
 			m.log = nil
-			m.done(m, err)
+			m.owner.marked(m, err)
 			continue
 		}
 		m.end = entries[i].LastOffset + 1
@@ -291,12 +361,12 @@ func (m *marker) await() {
 	}
 	durable, err := m.log.AwaitDurable(m.end, m)
 	if durable || err != nil {
-		m.done(m, err)
+		m.owner.marked(m, err)
 	}
 }
 
 // Durable implements engine.DurableWaiter.
-func (m *marker) Durable(err error) { m.done(m, err) }
+func (m *marker) Durable(err error) { m.owner.marked(m, err) }
 
 // markerError maps what became of a marker to Kafka's codes, for WriteTxnMarkers.
 func markerError(err error) api.ErrorCode {

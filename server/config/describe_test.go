@@ -218,7 +218,7 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
-	if len(BrokerKeys()) != 319 || len(TopicKeys()) != 31 {
+	if len(BrokerKeys()) != 320 || len(TopicKeys()) != 31 {
 		t.Errorf("%d broker and %d topic keys", len(BrokerKeys()), len(TopicKeys()))
 	}
 }

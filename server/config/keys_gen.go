@@ -89,6 +89,7 @@ var brokerKeys = [...]Key{
 	{Name: "kaas.storage", Type: TypeString, Default: "disk", Choice: []string{"disk", "memory"}, Help: "Keep logs on disk, or in memory only."},
 	{Name: "kaas.tls.handshake.timeout.ms", Type: TypeInt, Default: "10000", Low: "1", Help: "Time for a TLS handshake, and for its first byte."},
 	{Name: "kaas.tls.handshakes.max", Type: TypeInt, Default: "1024", Low: "1", High: "1000000", Help: "TLS handshakes on their way at the same time; further ones wait."},
+	{Name: "kaas.transaction.markers.wait.ms", Type: TypeInt, Default: "1000", Low: "0", High: "60000", Help: "How long EndTxn is not answered while markers of its transaction are missing; then the next one gets error 51 until they are there."},
 	{Name: "kafka.metrics.polling.interval.secs", Type: TypeInt, Default: "10", Low: "1", Class: Ignored, Reason: "it concerns the Java metrics, which kaas has not", Help: "Interval of the Yammer metrics reporters."},
 	{Name: "kafka.metrics.reporters", Type: TypeList, Class: NotBuilt, Reason: "Java classes cannot be loaded", Help: "Classes that report Yammer metrics."},
 	{Name: "leader.imbalance.check.interval.seconds", Type: TypeLong, Default: "300", Low: "1", Class: Ignored, Reason: "kaas is one node: nothing is replicated, moved or elected", Help: "Time between checks for leaders away from home."},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -309,11 +310,21 @@ func (r *rig) wait(answer chan error) error {
 	}
 }
 
-// must is do without an error.
+// must is do without an error. When it returns nobody is at work on the shard, so that what a round is given next is run by that round.
 func (r *rig) must(key string, op Op[*store]) {
 	r.t.Helper()
 	if err := r.do(key, op); err != nil {
 		r.t.Fatal(err)
+	}
+	h, err := r.rt.find()
+	if err != nil {
+		return // closed by what was done
+	}
+	sh := h.of(key)
+	for busy := true; busy; runtime.Gosched() {
+		sh.mu.Lock()
+		busy = sh.running
+		sh.mu.Unlock()
 	}
 }
 

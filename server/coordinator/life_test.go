@@ -102,7 +102,7 @@ func TestPanicLoadsAnew(t *testing.T) {
 		panic("broken")
 	}, refused)
 	q.Submit("d", put("d", "1"), refused)
-	q.End()
+	q.End(nil)
 	for range 2 {
 		if err := r.wait(answers); !errors.Is(err, ErrNotOwned) {
 			t.Errorf("refused with %v", err)
@@ -144,7 +144,7 @@ func TestPanicInReplayAnswersEverybody(t *testing.T) {
 			submit("d", nothing)
 			keys = append(keys, "b", "d")
 		}
-		q.End()
+		q.End(nil)
 		for _, key := range keys {
 			if err := r.wait(answers[key]); !errors.Is(err, ErrNotOwned) {
 				t.Errorf("seen=%v: %s was answered %v", seen, key, err)
@@ -323,7 +323,7 @@ func TestManyAtOnce(t *testing.T) {
 						r.rt.Submit(key, op, refused)
 					} else {
 						round.Submit(key, op, refused)
-						round.End()
+						round.End(nil)
 					}
 					if err := <-answer; err != nil {
 						t.Error(err)

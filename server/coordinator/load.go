@@ -201,8 +201,8 @@ func (ld *loader[S]) passOver(offset int64, err error) {
 	}
 }
 
-// EndTxn writes the marker that ends a producer's transaction in a shard, and has it applied. done is told once when that is durable, or
-// why it did not happen.
+// EndTxn writes the marker that ends a producer's transaction in a shard, and has it applied; at once, if nobody is at work on the shard. done is
+// told once when that is durable, or why it did not happen. It blocks for the page cache only.
 func (r *Runtime[S]) EndTxn(shard int32, p Producer, commit bool, coordinatorEpoch int32, done func(error)) {
 	h, err := r.find()
 	if err != nil {
@@ -214,5 +214,7 @@ func (r *Runtime[S]) EndTxn(shard int32, p Producer, commit bool, coordinatorEpo
 		return
 	}
 	m := &marker{producer: p, commit: commit, coordinatorEpoch: coordinatorEpoch, done: done}
-	h.shards[shard].submit(item[S]{marker: m, refused: done})
+	if sh := h.shards[shard]; sh.reserve(item[S]{marker: m, refused: done}) {
+		sh.runOnce(nil)
+	}
 }

@@ -23,12 +23,17 @@ type Config[S State] struct {
 	LoadBytes int
 	// Loaders bounds the shards that are loaded at the same time; 0: one per processor.
 	Loaders int
-	// Every, if not 0, is how often Tick is given to every shard.
-	Every time.Duration
-	Tick  Op[S]
+	// Ticks are given to every shard again and again.
+	Ticks []Tick[S]
 	// Clock is the real one if nil.
 	Clock  Clock
 	Logger *slog.Logger
+}
+
+// Tick is an operation about no key in particular, and how often every shard is given it. The first time is after Every.
+type Tick[S State] struct {
+	Every time.Duration
+	Do    Op[S]
 }
 
 // Runtime runs the shards of one internal topic. Its methods may be called from anywhere.
@@ -40,7 +45,7 @@ type Runtime[S State] struct {
 
 	mu     sync.Mutex // guards the binding to a topic, closed and ticks
 	closed bool
-	ticks  func() bool // stops the next Tick
+	ticks  []func() bool // stop the next of each Tick
 	busy   sync.WaitGroup
 
 	counts counts
@@ -79,8 +84,9 @@ func New[S State](cfg Config[S]) *Runtime[S] {
 	}
 	r := &Runtime[S]{cfg: cfg, slots: make(chan struct{}, cfg.Loaders)}
 	r.alarms = newAlarms[S](cfg.Clock)
-	if cfg.Every > 0 {
-		r.tickLater()
+	r.ticks = make([]func() bool, len(cfg.Ticks))
+	for i := range cfg.Ticks {
+		r.tickLater(i)
 	}
 	return r
 }
@@ -200,16 +206,16 @@ func partitionOf(key string, partitions int) int32 {
 	return h % int32(partitions)
 }
 
-// tickLater sets the next Tick.
-func (r *Runtime[S]) tickLater() {
+// tickLater sets the next of a Tick.
+func (r *Runtime[S]) tickLater(i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
-	r.ticks = r.cfg.Clock.AfterFunc(r.cfg.Every, func() {
-		r.Each(r.cfg.Tick, nil)
-		r.tickLater()
+	r.ticks[i] = r.cfg.Clock.AfterFunc(r.cfg.Ticks[i].Every, func() {
+		r.Each(r.cfg.Ticks[i].Do, nil)
+		r.tickLater(i)
 	})
 }
 
@@ -234,8 +240,8 @@ func (r *Runtime[S]) Stats() Stats {
 func (r *Runtime[S]) Close() {
 	r.mu.Lock()
 	r.closed = true
-	if r.ticks != nil {
-		r.ticks()
+	for _, stop := range r.ticks {
+		stop()
 	}
 	h := r.home.Load()
 	r.mu.Unlock()
@@ -270,6 +276,19 @@ func (q *Round[S]) SubmitBlind(key string, op Op[S], refused func(error)) {
 	q.submit(item[S]{key: key, op: op, refused: refused, blind: true})
 }
 
+// Now is Submit for an operation whose answer the loop would rather have before it goes on: it is run on the spot if nobody is at work on the
+// shard and nothing waits for it.
+func (q *Round[S]) Now(key string, op Op[S], refused func(error)) {
+	h, err := q.rt.find()
+	if err != nil {
+		refused(err)
+		return
+	}
+	if sh := h.of(key); sh.reserve(item[S]{key: key, op: op, refused: refused}) {
+		sh.runOnce(nil)
+	}
+}
+
 func (q *Round[S]) submit(it item[S]) {
 	h, err := q.rt.find()
 	if err != nil {
@@ -283,10 +302,11 @@ func (q *Round[S]) submit(it item[S]) {
 }
 
 // End runs what was given since the last End, on the caller's goroutine. It never waits for a commit; it blocks for the page cache only, as
-// appends of Produce do.
-func (q *Round[S]) End() {
+// appends of Produce do. What is run may bring more to its shard, which is run as well, some turns deep; between, which may be nil, is called
+// before each of those, so that answers need not wait for it.
+func (q *Round[S]) End(between func()) {
 	for i, sh := range q.reserved {
-		sh.runOnce()
+		sh.runOnce(between)
 		q.reserved[i] = nil
 	}
 	q.reserved = q.reserved[:0]

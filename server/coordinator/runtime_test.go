@@ -62,7 +62,7 @@ func TestOperationsOfARoundShareABatch(t *testing.T) {
 	if len(order) != 0 {
 		t.Fatalf("answered before the end of the round: %v", order)
 	}
-	q.End()
+	q.End(nil)
 	if want := []string{"a<nil>", "b<nil>", "c<nil>", "b<nil>", "b<nil>", "c<nil>", "<nil>", "<nil>", "a<nil>"}; !reflect.DeepEqual(order, want) {
 		t.Errorf("answers %v, want %v", order, want)
 	}
@@ -106,14 +106,50 @@ func TestRoundRunsWhatItBrings(t *testing.T) {
 		}
 	}
 	q.Submit("a", step(1), func(err error) { t.Error(err) })
-	q.End()
+	var between []int // steps that were run
+	q.End(func() { between = append(between, len(ran)) })
 	if got := len(ran); got != turnsInRound {
 		t.Errorf("%d steps were run by the round, want %d", got, turnsInRound)
+	}
+	if want := []int{1, 2, 3, 4}; !slices.Equal(between, want) {
+		t.Errorf("told between turns after %v steps, want %v", between, want)
 	}
 	close(release)
 	<-all
 	if got := r.values()["a"]; got != fmt.Sprint(steps) {
 		t.Errorf("the last step wrote %q, want %d", got, steps)
+	}
+}
+
+// Now runs an operation on the spot, but not before what was given to its shard and waits for the end of the round.
+func TestRoundNow(t *testing.T) {
+	r := newRig(t, engine.PageCache)
+	q := r.rt.NewRound()
+	refused := func(err error) { t.Error(err) }
+	saw := ""
+	look := func(s *store, _ time.Time) Outcome {
+		saw = "a=" + s.values["a"]
+		return Outcome{}
+	}
+	q.Now("a", look, refused)
+	if saw != "a=" {
+		t.Errorf("on the spot: %q", saw)
+	}
+	saw = ""
+	q.Submit("a", put("a", "1"), refused)
+	q.Now("a", look, refused)
+	if saw != "" {
+		t.Errorf("before its turn: %q", saw)
+	}
+	q.End(nil)
+	if saw != "a=1" {
+		t.Errorf("after the round: %q", saw)
+	}
+	r.rt.Close()
+	var err error
+	q.Now("a", look, func(e error) { err = e })
+	if !errors.Is(err, ErrNotOwned) {
+		t.Errorf("of a runtime that is closed: %v", err)
 	}
 }
 
@@ -135,7 +171,7 @@ func TestBlindOperationsOfOneKeyShareABatch(t *testing.T) {
 	q.SubmitBlind("a", put("a", "4"), refused)
 	q.Submit("a", put("a", "5"), refused) // sees what the blind ones wrote
 	q.SubmitBlind("a", look, refused)     // and a blind one what the others wrote
-	q.End()
+	q.End(nil)
 	if saw != "35" {
 		t.Errorf("saw %q", saw)
 	}
@@ -256,7 +292,7 @@ func TestFullDiskAnswersReaders(t *testing.T) {
 	}
 	submit("a", put("a", "2"))
 	submit("b", func(*store, time.Time) Outcome { return Outcome{} })
-	q.End()
+	q.End(nil)
 	if want := []string{"a true false", "b false true"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("answers %v, want %v", got, want)
 	}
@@ -385,7 +421,7 @@ func TestLargeWrites(t *testing.T) {
 		key := fmt.Sprint("each", i)
 		q.Submit(key, put(key, strings.Repeat("v", 100)), func(err error) { t.Error(err) })
 	}
-	q.End()
+	q.End(nil)
 	if got := r.values(); len(got) != 60 {
 		t.Errorf("%d values, want 60", len(got))
 	}

@@ -157,11 +157,15 @@ func (sh *shard[S]) run() {
 // time of a transaction.
 const turnsInRound = 4
 
-// runOnce works on what there is and on what that brings, and leaves what comes after a few turns to a goroutine.
-func (sh *shard[S]) runOnce() {
+// runOnce works on what there is and on what that brings, and leaves what comes after a few turns to a goroutine. between, which may be nil, is
+// called after each turn that is not the last.
+func (sh *shard[S]) runOnce(between func()) {
 	for range turnsInRound {
 		if !sh.turn() {
 			return
+		}
+		if between != nil {
+			between()
 		}
 	}
 	go sh.run()

@@ -39,7 +39,7 @@ func (s *Shard) add(t *txn, added []Partition, now time.Time, reply func(api.Err
 			t.open.durable++
 		}
 		reply(Refusal(err))
-	}, next.record(now, union(before, added)))
+	}, s.record(&next, now, union(before, added)))
 }
 
 // AddOffsets serves AddOffsetsToTxn, key 25: the partition of __consumer_offsets that holds the group becomes part of the transaction.

@@ -23,8 +23,8 @@ type bench struct {
 
 func newBench() *bench {
 	b := &bench{now: time.UnixMilli(1_700_000_000_000)}
-	cfg := &Config{MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, ExpiryInterval: time.Hour, AnswerWithin: time.Second,
-		Markers: func(w MarkerWork) { b.work = &w }}
+	cfg := &Config{MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, AnswerWithin: time.Second,
+		Markers: func(w MarkerWork) bool { b.work = &w; return false }}
 	b.s = New(cfg, 0, b, slog.New(slog.DiscardHandler))
 	b.s.Loaded(b.now)
 	return b
@@ -114,7 +114,7 @@ func BenchmarkMemoryPerID(b *testing.B) {
 		began := time.Now()
 		due := shards[0].now.Add(8 * 24 * time.Hour)
 		for _, w := range shards {
-			w.run(w.s.expire(due))
+			w.run(w.s.Expire(due))
 		}
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "ms/first-batch-of-all")
 		runtime.KeepAlive(shards)

@@ -16,7 +16,7 @@
 //	                                    return an Outcome. reply is called exactly once: in the operation (Verify), in the
 //	                                    Outcome's Done, or later (EndTxn).
 //	MarkersWritten                      returns an Outcome; it answers nobody.
-//	Tick                                is the runtime's Tick.
+//	AbortOverdue, Expire                are Ticks of the runtime.
 //
 // Requests may alias a buffer that is used again after the call: what is kept is cloned. For an operation that the runtime refused Refusal
 // says what to answer.

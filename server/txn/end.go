@@ -32,15 +32,18 @@ func (s *Shard) EndTxn(q *api.EndTxnRequest, version int16, now time.Time, reply
 		return answer(api.ErrInvalidTxnState, tell)
 	}
 	return s.decide([]*txn{t}, decision(q.Committed), false, now, func(err error) {
-		if err != nil {
+		switch {
+		case err != nil:
 			tell(Refusal(err))
-			return
+		case t.open.marked:
+			tell(api.ErrNone)
+		default:
+			s.await(t, tell)
 		}
-		s.await(t, tell)
 	})
 }
 
-// decide writes what becomes of open transactions; done is told when that is durable, before their markers are handed out. fence takes the
+// decide writes what becomes of open transactions; done is told when that is durable and their markers are handed out. fence takes the
 // epoch from the producer.
 func (s *Shard) decide(ts []*txn, to Status, fence bool, now time.Time, done func(error)) coordinator.Outcome {
 	entries := make([]coordinator.Entry, len(ts))
@@ -49,16 +52,15 @@ func (s *Shard) decide(ts []*txn, to Status, fence bool, now time.Time, done fun
 		if next.status = to; fence && next.epoch < math.MaxInt16 {
 			next.epoch++
 		}
-		entries[i] = next.record(now, t.open.partitions)
+		entries[i] = s.record(&next, now, t.open.partitions)
 	}
 	return write(func(err error) {
+		if err == nil {
+			for _, t := range ts {
+				s.handOut(t)
+			}
+		}
 		done(err)
-		if err != nil {
-			return
-		}
-		for _, t := range ts {
-			s.handOut(t)
-		}
 	}, entries...)
 }
 
@@ -92,7 +94,7 @@ func (s *Shard) handOut(t *txn) {
 		s.timers.After(0, func(now time.Time) coordinator.Outcome { return s.complete(t, o, now) })
 		return
 	}
-	s.cfg.Markers(MarkerWork{ID: t.id, Decision: o.decided, Producer: coordinator.Producer{ID: t.producerID, Epoch: t.epoch},
+	o.marked = s.cfg.Markers(MarkerWork{ID: t.id, Decision: o.decided, Producer: coordinator.Producer{ID: t.producerID, Epoch: t.epoch},
 		CoordinatorEpoch: s.epoch, Commit: t.status == PrepareCommit, Partitions: o.left})
 }
 
@@ -127,5 +129,5 @@ func (s *Shard) complete(t *txn, o *open, now time.Time) coordinator.Outcome {
 		}
 		o.completing = false
 		s.timers.After(completeAgainAfter, func(now time.Time) coordinator.Outcome { return s.complete(t, o, now) })
-	}, next.record(now, nil))
+	}, s.record(&next, now, nil))
 }

@@ -44,19 +44,20 @@ type fake struct {
 	largest int // records of one batch
 	next    int64
 	works   []MarkerWork
-	take    func(MarkerWork) // instead of works
+	take    func(MarkerWork) bool // instead of works
+	queued  []func()              // operations that were given from inside another one
 }
 
 func newFake(t testing.TB) *fake {
 	f := &fake{t: t, now: time.UnixMilli(1_700_000_000_000), next: 1000}
 	f.cfg = Config{
-		MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, ExpiryInterval: time.Hour, AnswerWithin: time.Second,
-		Markers: func(w MarkerWork) {
+		MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour, AnswerWithin: time.Second,
+		Markers: func(w MarkerWork) bool {
 			if f.take != nil {
-				f.take(w)
-				return
+				return f.take(w)
 			}
 			f.works = append(f.works, w)
+			return false
 		},
 	}
 	f.open()
@@ -152,6 +153,11 @@ func (f *fake) sync(end int) {
 		d := f.due[0]
 		f.due = f.due[1:]
 		d.done(nil)
+	}
+	for len(f.queued) > 0 {
+		op := f.queued[0]
+		f.queued = f.queued[1:]
+		op()
 	}
 }
 
@@ -324,6 +330,13 @@ func (f *fake) mark(partitions ...Partition) {
 		f.works = f.works[1:]
 	}
 	f.run(f.s.MarkersWritten(w.ID, w.Decision, partitions, f.now))
+}
+
+// sweep is what the runtime's ticks do.
+func (f *fake) sweep() {
+	f.run(f.s.AbortOverdue(f.now))
+	f.run(f.s.Expire(f.now))
+	f.pass(0)
 }
 
 // commit is a whole transaction that begins with a producer that is initialized.

@@ -49,7 +49,7 @@ func (s *Shard) InitProducerID(q *api.InitProducerIdRequest, version int16, fres
 			return
 		}
 		reply(&api.InitProducerIdResponse{ProducerId: next.producerID, ProducerEpoch: next.epoch})
-	}, next.record(now, nil))
+	}, s.record(&next, now, nil))
 }
 
 // mayInit says whether the producer id that a recovering producer names is that of the transactional id, or was before its epochs were used up.

@@ -111,7 +111,7 @@ func (w *world) failf(format string, args ...any) {
 }
 
 // takeWork is where the coordinator hands markers out. Partitions of the same decision that are in work already are not taken twice.
-func (w *world) takeWork(m MarkerWork) {
+func (w *world) takeWork(m MarkerWork) bool {
 	w.did["handed out"]++
 	j := &job{w: m}
 	for _, p := range m.Partitions {
@@ -123,10 +123,54 @@ func (w *world) takeWork(m MarkerWork) {
 		w.work[k] = true
 		j.mine = append(j.mine, p)
 	}
-	if j.left = len(j.mine); j.left > 0 {
-		j.todo = slices.Clone(j.mine)
-		w.jobs = append(w.jobs, j)
+	if j.left = len(j.mine); j.left == 0 {
+		return false
 	}
+	if j.left == len(m.Partitions) && w.rng.Intn(3) == 0 && w.markAtOnce(j) {
+		return true
+	}
+	j.todo = slices.Clone(j.mine)
+	w.jobs = append(w.jobs, j)
+	return false
+}
+
+// markAtOnce writes the markers of a job where nothing waits for a disk, and they are durable; the coordinator is told by its next operation.
+func (w *world) markAtOnce(j *job) bool {
+	for _, at := range j.mine {
+		if len(w.parts[at.Index].due) > 0 {
+			return false
+		}
+	}
+	for _, at := range j.mine {
+		pt := w.parts[at.Index]
+		w.checkMarker(j, pt)
+		pt.recs = append(pt.recs, rec{marker: true, commit: j.w.Commit, p: j.w.Producer})
+		pt.stable = len(pt.recs)
+	}
+	w.did["marked at once"]++
+	life := w.life
+	w.f.queued = append(w.f.queued, func() {
+		if life == w.life {
+			w.tell(j)
+		}
+	})
+	return true
+}
+
+// checkMarker fails for a marker that a partition would refuse.
+func (w *world) checkMarker(j *job, pt *part) {
+	if pt.epochOf(j.w.Producer.ID) > j.w.Producer.Epoch {
+		w.failf("marker of epoch %d after one of epoch %d", j.w.Producer.Epoch, pt.epochOf(j.w.Producer.ID))
+	}
+}
+
+// tell tells the coordinator that all markers of a job are there.
+func (w *world) tell(j *job) {
+	for _, p := range j.mine {
+		delete(w.work, inWork{j.w.ID, j.w.Decision, p})
+	}
+	w.f.run(w.f.s.MarkersWritten(j.w.ID, j.w.Decision, j.mine, w.f.now))
+	w.told = append(w.told, MarkerWork{ID: j.w.ID, Decision: j.w.Decision, Partitions: j.mine})
 }
 
 // mark writes one marker of a job. When all are durable the coordinator is told; until then, and not only until they are durable, they are in
@@ -138,18 +182,11 @@ func (w *world) mark(j *job) {
 		w.jobs = slices.DeleteFunc(w.jobs, func(x *job) bool { return x == j })
 	}
 	pt := w.parts[at.Index]
-	if pt.epochOf(j.w.Producer.ID) > j.w.Producer.Epoch {
-		w.failf("marker of epoch %d after one of epoch %d", j.w.Producer.Epoch, pt.epochOf(j.w.Producer.ID))
-	}
+	w.checkMarker(j, pt)
 	w.append(pt, rec{marker: true, commit: j.w.Commit, p: j.w.Producer}, func() {
-		if j.left--; j.left > 0 {
-			return
+		if j.left--; j.left == 0 {
+			w.tell(j)
 		}
-		for _, p := range j.mine {
-			delete(w.work, inWork{j.w.ID, j.w.Decision, p})
-		}
-		w.f.run(w.f.s.MarkersWritten(j.w.ID, j.w.Decision, j.mine, w.f.now))
-		w.told = append(w.told, MarkerWork{ID: j.w.ID, Decision: j.w.Decision, Partitions: j.mine})
 	})
 }
 
@@ -413,8 +450,7 @@ func (w *world) disturb() {
 
 func (w *world) tick() {
 	before := len(w.f.s.txns)
-	w.f.run(w.f.s.Tick(w.f.now))
-	w.f.pass(0)
+	w.f.sweep()
 	if len(w.f.s.txns) < before {
 		w.did["expired"]++
 	}
@@ -503,7 +539,7 @@ func TestHistories(t *testing.T) {
 		})
 	}
 	t.Log(total)
-	for _, what := range []string{"crash", "reload", "commit: true", "commit: false", "fenced at the end", "expired", "in work already", "late report", "init: CONCURRENT_TRANSACTIONS"} {
+	for _, what := range []string{"crash", "reload", "commit: true", "commit: false", "fenced at the end", "expired", "in work already", "marked at once", "late report", "init: CONCURRENT_TRANSACTIONS"} {
 		if total[what] == 0 && *seeds >= 40 && !t.Failed() {
 			t.Errorf("never happened: %s", what)
 		}

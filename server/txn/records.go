@@ -19,6 +19,12 @@ const (
 // ErrRecord is a record of __transaction_state that cannot be read.
 var ErrRecord = errors.New("txn: unreadable record")
 
+// logRecord is memory for one record that is encoded or decoded.
+type logRecord struct {
+	key   api.TransactionLogKey
+	value api.TransactionLogValue
+}
+
 // appendTo encodes a version and a message, and returns their bytes.
 func appendTo(w *wire.Writer, version int16, m api.Message) []byte {
 	from := len(w.B)
@@ -38,25 +44,29 @@ func tombstone(id string) coordinator.Entry {
 // fixedSize is what a record takes besides the transactional id and the partitions.
 const fixedSize = 4 + 41
 
-// record is a transactional id as it is to become. Empty is written without a list of partitions, every other state with one, empty if it has
+// record is a transactional id as it is to become, t. Empty is written without a list of partitions, every other state with one, empty if it has
 // none.
-func (t *txn) record(now time.Time, partitions []Partition) coordinator.Entry {
-	v := api.TransactionLogValue{
-		ProducerId: t.producerID, ProducerEpoch: t.epoch, TransactionTimeoutMs: t.timeoutMs, TransactionStatus: int8(t.status),
-		TransactionLastUpdateTimestampMs: now.UnixMilli(), TransactionStartTimestampMs: t.started,
-	}
-	if t.status != Empty {
+func (s *Shard) record(t *txn, now time.Time, partitions []Partition) coordinator.Entry {
+	k, v := &s.writes.key, &s.writes.value
+	k.TransactionalId = t.id
+	v.ProducerId, v.ProducerEpoch, v.TransactionTimeoutMs, v.TransactionStatus = t.producerID, t.epoch, t.timeoutMs, int8(t.status)
+	v.TransactionLastUpdateTimestampMs, v.TransactionStartTimestampMs = now.UnixMilli(), t.started
+	switch v.TransactionPartitions = v.TransactionPartitions[:0]; {
+	case t.status == Empty:
+		v.TransactionPartitions = nil
+	case v.TransactionPartitions == nil:
 		v.TransactionPartitions = []api.TransactionLogValuePartitionsSchema{}
 	}
 	for i, p := range partitions { // in order: those of a topic are together
 		if i == 0 || p.Topic != partitions[i-1].Topic {
-			v.TransactionPartitions = append(v.TransactionPartitions, api.TransactionLogValuePartitionsSchema{Topic: p.Topic})
+			to := api.Next(&v.TransactionPartitions)
+			to.Topic, to.PartitionIds = p.Topic, to.PartitionIds[:0]
 		}
 		last := &v.TransactionPartitions[len(v.TransactionPartitions)-1]
 		last.PartitionIds = append(last.PartitionIds, p.Index)
 	}
 	w := wire.Writer{B: make([]byte, 0, fixedSize+len(t.id)+sizeOf(partitions))}
-	return coordinator.Entry{Key: appendTo(&w, keyVersion, &api.TransactionLogKey{TransactionalId: t.id}), Value: appendTo(&w, valueVersion, &v)}
+	return coordinator.Entry{Key: appendTo(&w, keyVersion, k), Value: appendTo(&w, valueVersion, v)}
 }
 
 // sizeOf is what partitions take in a record.

@@ -148,7 +148,8 @@ func FuzzReplay(f *testing.F) {
 		for _, v := range [][]byte{first, second, nil, first} {
 			_ = s.Replay(coordinator.Entry{Key: key, Value: v}, coordinator.Position{})
 		}
-		s.Tick(time.UnixMilli(1 << 50))
+		s.AbortOverdue(time.UnixMilli(1 << 50))
+		s.Expire(time.UnixMilli(1 << 50))
 		s.List(&api.ListTransactionsRequest{})
 	})
 }

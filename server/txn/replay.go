@@ -21,15 +21,15 @@ func (s *Shard) Replay(e coordinator.Entry, at coordinator.Position) error {
 	case version != keyVersion:
 		return nil
 	}
-	var k api.TransactionLogKey
-	if err := read(e.Key, &k); err != nil {
+	k := &s.reads.key
+	if err := read(e.Key, k); err != nil {
 		return err
 	}
 	if e.Value == nil {
 		s.drop(k.TransactionalId)
 		return nil
 	}
-	v := &s.value
+	v := &s.reads.value
 	if err := read(e.Value, v); err != nil {
 		return err
 	}
@@ -125,7 +125,6 @@ func (s *Shard) ReplayMarker(coordinator.Producer, bool, coordinator.Position) {
 // Loaded implements coordinator.State: decided transactions go on.
 func (s *Shard) Loaded(now time.Time) {
 	s.loaded = true
-	s.nextExpiry = now.Add(s.cfg.ExpiryInterval)
 	again := s.sorted(func(t *txn) bool { return t.status.prepared() })
 	if len(again) > 0 {
 		// Not from here: who writes the markers could be done before the shard takes operations. And only these: what is decided until

@@ -13,14 +13,15 @@ import (
 // Config is what the broker's settings say to the coordinator, and whom it hands markers to. It is read on the shards' goroutines and not
 // changed.
 type Config struct {
-	MaxTimeout     time.Duration // transaction.max.timeout.ms
-	Expiration     time.Duration // transactional.id.expiration.ms
-	ExpiryInterval time.Duration // transaction.remove.expired.transaction.cleanup.interval.ms
-	// AnswerWithin is how long EndTxn waits for its markers after the decision is durable.
+	MaxTimeout time.Duration // transaction.max.timeout.ms
+	Expiration time.Duration // transactional.id.expiration.ms
+	// AnswerWithin bounds how long EndTxn waits for its markers after the decision is durable (kaas.transaction.markers.wait.ms). They take
+	// microseconds, or a group commit; only what is wrong with a log takes longer, and then the producer is told that the decision is made,
+	// and 51 until the markers are there.
 	AnswerWithin time.Duration
 	// Markers takes the markers of a decided transaction, which it must not refuse. It is called on the shard's goroutine and must not
-	// block. See MarkerWork.
-	Markers func(MarkerWork)
+	// block. True: they are all there already, and the operation that tells Shard.MarkersWritten is queued. See MarkerWork.
+	Markers func(MarkerWork) bool
 }
 
 // MarkerWork are the markers of one decided transaction: one goes to each of the partitions, and Shard.MarkersWritten is told of those
@@ -55,10 +56,10 @@ type Shard struct {
 	// rotated is the producer id before this one, from its change to the next record: a retry may still name it.
 	rotated map[string]int64
 
-	value      api.TransactionLogValue // memory of Replay
-	nextExpiry time.Time
-	loaded     bool
-	closed     bool
+	writes logRecord // memory of record
+	reads  logRecord // memory of Replay
+	loaded bool
+	closed bool
 }
 
 // New makes an empty shard. coordinatorEpoch is the leader epoch of its partition, which the markers carry.

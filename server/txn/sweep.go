@@ -19,18 +19,9 @@ const (
 
 func compareIDs(a, b string) int { return strings.Compare(a, b) }
 
-// Tick is to be called every transaction.abort.timed.out.transaction.cleanup.interval.ms: it aborts transactions that are open for longer than their
-// producer's timeout, which loses its epoch, and removes transactional ids that have not been used for Config.Expiration when that is due.
-func (s *Shard) Tick(now time.Time) coordinator.Outcome {
-	if !now.Before(s.nextExpiry) {
-		s.nextExpiry = now.Add(s.cfg.ExpiryInterval)
-		s.timers.After(0, s.expire)
-	}
-	return s.abortOverdue(now)
-}
-
-// abortOverdue aborts the transactions whose time is over, a batch of them.
-func (s *Shard) abortOverdue(now time.Time) coordinator.Outcome {
+// AbortOverdue aborts the transactions that are open for longer than their producer's timeout, which loses its epoch; a batch of them, and then
+// the next. It is to be given every transaction.abort.timed.out.transaction.cleanup.interval.ms.
+func (s *Shard) AbortOverdue(now time.Time) coordinator.Outcome {
 	ms := now.UnixMilli()
 	all := s.sorted(func(t *txn) bool { return t.status == Ongoing && t.started+int64(t.timeoutMs) < ms })
 	if len(all) == 0 {
@@ -48,7 +39,7 @@ func (s *Shard) abortOverdue(now time.Time) coordinator.Outcome {
 			s.log.Warn("transactions that timed out could not be aborted", slog.Int("transactions", len(all)), slog.Any("error", err))
 			return
 		case more:
-			s.timers.After(0, s.abortOverdue)
+			s.timers.After(0, s.AbortOverdue)
 		}
 		for _, t := range all[:n] {
 			s.log.Info("a transaction timed out and is aborted", slog.String("id", t.id), slog.Int64("producer", t.producerID))
@@ -61,8 +52,9 @@ func (s *Shard) unused(t *txn, now time.Time) bool {
 	return !t.status.isOpen() && t.updated <= now.Add(-s.cfg.Expiration).UnixMilli()
 }
 
-// expire removes transactional ids that nobody uses.
-func (s *Shard) expire(now time.Time) coordinator.Outcome {
+// Expire removes the transactional ids that have not been used for Config.Expiration and have no open transaction; a batch of them, and then the
+// next. It is to be given every transaction.remove.expired.transaction.cleanup.interval.ms.
+func (s *Shard) Expire(now time.Time) coordinator.Outcome {
 	var ids []string
 	for id, t := range s.txns {
 		if s.unused(t, now) {

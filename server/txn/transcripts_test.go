@@ -60,7 +60,7 @@ func (f *fake) play(s *transcriptStep) int {
 	switch {
 	case s.WaitMs > 0:
 		f.pass(time.Duration(s.WaitMs) * time.Millisecond)
-		f.run(f.s.Tick(f.now))
+		f.sweep()
 		f.markAll()
 		return 0
 	case s.Restart:

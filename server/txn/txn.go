@@ -83,6 +83,7 @@ type open struct {
 	// Of one that is decided:
 	decided    int64       // offset of the decision's record: its name
 	left       []Partition // without a marker so far; as partitions
+	marked     bool        // all markers were there when they had been handed out: there is nothing to wait for
 	completing bool        // the record of its completion is on its way
 	reply      func(api.ErrorCode)
 	timer      coordinator.Timer // ends the wait of reply

@@ -252,7 +252,7 @@ func TestInitRefused(t *testing.T) {
 // force sets the epoch of "x" as its log could hold it.
 func force(f *fake, p coordinator.Producer, st Status) {
 	x := &txn{id: "x", producerID: p.ID, epoch: p.Epoch, timeoutMs: 60_000, status: st, started: -1}
-	f.log = append(f.log, x.record(f.now, nil))
+	f.log = append(f.log, f.s.record(x, f.now, nil))
 	f.crash(1)
 }
 
@@ -288,7 +288,7 @@ func TestEpochExhaustion(t *testing.T) {
 	force(f, up(last), CompleteAbort)
 	f.add("x", up(last), nil, t0)
 	f.pass(2 * minute)
-	f.run(f.s.Tick(f.now))
+	f.run(f.s.AbortOverdue(f.now))
 	f.mark()
 	f.wantState("x", CompleteAbort, up(last))
 	f.cfg.Markers = nil
@@ -364,6 +364,23 @@ func TestEndTxnDoesNotWaitForever(t *testing.T) {
 	a = f.commitPending(p) // whose shard is given up meanwhile
 	f.s.Closed(coordinator.ErrNotOwned)
 	want(t, "answer", a.got(), api.ErrNone)
+}
+
+// TestMarkersAtOnce: markers that are there when they have been handed out keep EndTxn not even for a timer; the completion follows.
+func TestMarkersAtOnce(t *testing.T) {
+	f := newFake(t)
+	p := f.init("x")
+	f.add("x", p, nil, t0)
+	f.hold = true
+	f.take = func(w MarkerWork) bool { f.works = append(f.works, w); return true }
+	a := f.end("x", p, true, 3, nil)
+	a.waits() // for the decision
+	f.sync(len(f.log))
+	want(t, "answer", a.got(), api.ErrNone)
+	want(t, "alarms", len(f.alarms), 0)
+	f.wantState("x", PrepareCommit, p)
+	f.mark()
+	f.wantState("x", CompleteCommit, p)
 }
 
 func (f *fake) commitPending(p coordinator.Producer) *answered[api.ErrorCode] {
@@ -527,13 +544,13 @@ func TestTimeouts(t *testing.T) {
 	f.pass(30 * time.Second)
 	f.add("x", p, nil, u0) // time counts from the first
 	f.pass(30 * time.Second)
-	f.run(f.s.Tick(f.now))
+	f.run(f.s.AbortOverdue(f.now))
 	f.wantState("x", Ongoing, p)
 	f.pass(time.Millisecond)
 	f.fail = coordinator.ErrNotAvailable
-	f.run(f.s.Tick(f.now))
+	f.run(f.s.AbortOverdue(f.now))
 	f.wantState("x", Ongoing, p)
-	f.run(f.s.Tick(f.now))
+	f.run(f.s.AbortOverdue(f.now))
 	f.wantState("x", PrepareAbort, up(p))
 	want(t, "work", fmt.Sprint(f.works[0].Producer, f.works[0].Commit, f.works[0].Partitions), fmt.Sprint(up(p), false, []Partition{t0, u0}))
 	want(t, "commit", f.end("x", p, true, 3, nil).got(), api.ErrProducerFenced)
@@ -543,7 +560,7 @@ func TestTimeouts(t *testing.T) {
 	want(t, "recovery", f.initAs("x", p, minute, 4, nil).got(), inited{90, -1, -1})
 	want(t, "init", f.init("x"), up(up(p)))
 	f.pass(time.Hour)
-	f.run(f.s.Tick(f.now))
+	f.run(f.s.AbortOverdue(f.now))
 	f.wantState("x", Empty, up(up(p)))
 }
 
@@ -558,8 +575,7 @@ func TestManyTimeouts(t *testing.T) {
 	}
 	f.largest = 0
 	f.pass(2 * minute)
-	f.run(f.s.Tick(f.now))
-	f.pass(0)
+	f.sweep()
 	want(t, "works", len(f.works), n)
 	want(t, "largest batch", f.largest, abortsPerBatch)
 	for len(f.works) > 0 {
@@ -582,8 +598,7 @@ func TestLargeTimeouts(t *testing.T) {
 	}
 	f.largest = 0
 	f.pass(2 * minute)
-	f.run(f.s.Tick(f.now))
-	f.pass(0)
+	f.sweep()
 	want(t, "works", len(f.works), 5)
 	want(t, "largest batch", f.largest, 2)
 }
@@ -594,7 +609,7 @@ func TestExpiry(t *testing.T) {
 		f := newFake(t)
 		begin(f)
 		f.pass(f.cfg.Expiration - time.Hour)
-		f.run(f.s.Tick(f.now)) // sets the next time
+		f.sweep()
 		f.pass(0)
 		if from == Ongoing {
 			f.mark()
@@ -602,8 +617,7 @@ func TestExpiry(t *testing.T) {
 		}
 		want(t, "before", f.s.Describe("x").ErrorCode, api.ErrNone)
 		f.pass(time.Hour)
-		f.run(f.s.Tick(f.now))
-		f.pass(0)
+		f.sweep()
 		if from.prepared() {
 			want(t, from.String(), f.s.Describe("x").TransactionState, from.String())
 			continue
@@ -626,16 +640,9 @@ func TestExpiryInBatches(t *testing.T) {
 	f.largest = 0
 	f.pass(f.cfg.Expiration)
 	f.fail = coordinator.ErrNotAvailable
-	f.run(f.s.Tick(f.now))
-	f.pass(0)
+	f.sweep()
 	want(t, "left", len(f.s.txns), n)
-	f.pass(f.cfg.ExpiryInterval - time.Millisecond)
-	f.run(f.s.Tick(f.now))
-	f.pass(0)
-	want(t, "left", len(f.s.txns), n) // not due yet
-	f.pass(time.Millisecond)
-	f.run(f.s.Tick(f.now))
-	f.ring(f.now) // the first batch
+	f.run(f.s.Expire(f.now)) // the first batch
 	want(t, "left", len(f.s.txns), 5)
 	f.init("x01004")
 	f.pass(0)
