@@ -24,6 +24,7 @@ var scenarios = []scenario{
 	{name: "multi-partition sink", parity: true, play: multiPartition, floors: []string{"hold"}},
 	{name: "damped cycle", parity: true, play: dampedCycle, floors: []string{"hold"}},
 	{name: "truncate mid-history", parity: true, play: truncateMidHistory, floors: []string{"hold"}, always: []string{"truncated"}},
+	{name: "truncation at the edge", parity: true, play: truncationEdge, always: []string{"hold"}},
 	{name: "wide soak", parity: true, play: wideSoak, floors: []string{"hold", "crash", "position advance", "restore"}},
 	{name: "late joiner", play: lateJoiner, always: []string{"looked back"}},
 	{name: "late joiner without look-back", parity: true, play: lateJoinerWedge, always: []string{"wedged"}},
@@ -155,6 +156,34 @@ func truncateMidHistory(w *world) {
 	w.pruneAll(1)
 	w.client("q", script(6, 3, "t1"))
 	w.budget.crashes = 2
+	w.finish()
+}
+
+// truncationEdge: retention takes all that C has read of t1, and not the next record. That this came first is known to B, which sweeps,
+// by what it carries for others alone, and to C by what B then sends.
+func truncationEdge(w *world) {
+	w.budget.cuts = 0
+	w.make("t1", "t2", "t3", "t5")
+	w.stage("A", topics("t1"), topics("t2"), forward)
+	w.stage("B", topics("t2", "t5"), topics("t3"), func(h *host, d *causal.Delivery) []emission {
+		if d.Channel.Topic == w.topics["t2"].id {
+			return nil
+		}
+		return forward(h, d)
+	})
+	c := w.stage("C", topics("t3", "t1"), nil, consume)
+	w.client("p", script(3, 3, "t1"))
+	w.finish()
+	c.frozen = "t1"
+	t1 := w.logOf("t1")
+	at := t1.end()
+	w.client("q", script(1+w.n(2), 3, "t1"))
+	w.run()
+	t1.start = at
+	w.sweepAll()
+	w.client("r", script(2, 3, "t5"))
+	w.run()
+	c.frozen = ""
 	w.finish()
 }
 
