@@ -78,13 +78,13 @@ func TestKeysOfQuotaWindows(t *testing.T) {
 	}
 }
 
-// tryCreate makes a topic of one partition.
-func (c *client) tryCreate(name string) api.ErrorCode {
+// tryCreate makes a topic of one partition and so many replicas; -1: as the broker likes.
+func (c *client) tryCreate(name string, replicas int16) api.ErrorCode {
 	c.t.Helper()
 	var q api.CreateTopicsRequest
 	q.Default()
 	t := api.Next(&q.Topics)
-	t.Name, t.NumPartitions, t.ReplicationFactor = name, 1, 1
+	t.Name, t.NumPartitions, t.ReplicationFactor = name, 1, replicas
 	var p api.CreateTopicsResponse
 	c.call(api.KeyCreateTopics, 7, &q, &p)
 	return p.Topics[0].ErrorCode
@@ -100,11 +100,11 @@ func TestKeysOfMutationWindows(t *testing.T) {
 		b := broker(t, "controller.quota.window.num", k.num, "controller.quota.window.size.seconds", k.size)
 		dial(t, b).setQuota("controller_mutation_rate", 0.0001)
 		made := 0
-		for made < 10 && dial(t, b).tryCreate(strings.Repeat("x", made+1)) == api.ErrNone {
+		for made < 10 && dial(t, b).tryCreate(strings.Repeat("x", made+1), 1) == api.ErrNone {
 			made++
 		}
 		want(t, k.num+" windows of "+k.size+" s: topics", made, k.topics)
-		want(t, "one more", dial(t, b).tryCreate("more"), api.ErrThrottlingQuotaExceeded)
+		want(t, "one more", dial(t, b).tryCreate("more", 1), api.ErrThrottlingQuotaExceeded)
 	}
 }
 

@@ -62,7 +62,7 @@ func (c *client) coordinator(kind int8) api.ErrorCode {
 	return p.ErrorCode
 }
 
-// Who a broker is and what it lets clients make and remove: broker.id, broker.rack, auto.create.topics.enable, delete.topic.enable,
+// Who a broker is and what it lets clients make and remove: broker.id, node.id, broker.rack, default.replication.factor, auto.create.topics.enable, delete.topic.enable,
 // offsets.topic.replication.factor, transaction.state.log.replication.factor; log.dirs and log.dir; and controller.listener.names, which it does not open.
 func TestKeysOfIdentity(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0") // who opened the controller's listener would fail
@@ -94,12 +94,22 @@ transaction.state.log.replication.factor=3`)
 	want(t, "offsets.topic.replication.factor=3", c.coordinator(0), api.ErrCoordinatorNotAvailable)
 	want(t, "transaction.state.log.replication.factor=3", c.coordinator(1), api.ErrCoordinatorNotAvailable)
 
-	b = startFile(t, "log.dir", "listeners=PLAINTEXT://127.0.0.1:0")
+	b = startFile(t, "log.dir", `listeners=PLAINTEXT://127.0.0.1:0
+node.id=9
+default.replication.factor=2`)
 	c = dial(t, b)
 	got = c.cluster("auto")
-	if who := got.Brokers[0]; who.NodeId != 1 || who.Rack.Valid {
+	if who := got.Brokers[0]; b.Ready().NodeID != 9 || who.NodeId != 9 || who.Rack.Valid {
+		t.Errorf("broker %+v with node.id=9", who)
+	}
+	want(t, "default.replication.factor=2", c.tryCreate("t", -1), api.ErrInvalidReplicationFactor)
+	want(t, "one replica by name", c.tryCreate("t", 1), api.ErrNone)
+
+	c = dial(t, startFile(t, "log.dirs", "listeners=PLAINTEXT://127.0.0.1:0"))
+	if who := c.cluster("auto").Brokers[0]; who.NodeId != 1 {
 		t.Errorf("broker %+v by default", who)
 	}
+	want(t, "default.replication.factor", c.tryCreate("t", -1), api.ErrNone)
 	eventually(t, "auto.create.topics.enable", func() bool { return c.cluster("auto").Topics[0].ErrorCode == api.ErrNone })
 	want(t, "delete.topic.enable", c.deleteTopic("auto"), api.ErrNone)
 	want(t, "offsets.topic.replication.factor", c.coordinator(0), api.ErrNone)
