@@ -12,6 +12,10 @@ package netio
 // more: what is over the budget is one request and its answer for each loop, however many peers there are, and while all peers send and
 // read, one request after the other is completed.
 //
+// So that it seldom comes to that, what one connection may have unread before it is paused shrinks as the budget fills: to the shareOf-th part
+// of what is free below feedEighths. So those that never read stay below the level at which others would notice, a few hundred of them
+// at least.
+//
 // Each loop counts for itself, without atomic operations. It shows its count, and looks at those of the others, once a round and whenever
 // its own has changed by a small step: loops that read much in one round must not use up the budget each for itself.
 
@@ -20,7 +24,9 @@ const (
 	fedMax         = 16   // connections read again per round
 	starvedRetryMs = 10   // between two looks at the budget, which other loops may have freed
 	turnStallMs    = 1000 // without a byte, until a turn passes on
-	budgetSteps    = 64   // parts of the budget that all loops together may have used and not shown
+	shareOf        = 128  // see above
+	shareMin       = 64 << 10
+	budgetSteps    = 64 // parts of the budget that all loops together may have used and not shown
 )
 
 // budget is a loop's part in the budget. It belongs to the loop, but for its share in Server.held.
@@ -63,6 +69,16 @@ func (b *budget) above(eighths int64) bool {
 	requests := b.requests + b.others.requests
 	return b.most > 0 && requests+b.replies+b.others.replies >= b.most/allEighths*eighths ||
 		b.requestsMost > 0 && requests >= b.requestsMost/allEighths*eighths
+}
+
+// pauseLimit is how many bytes of unread answers a connection may have before it is paused.
+func (l *Loop) pauseLimit() int {
+	b := &l.budget
+	if b.most == 0 {
+		return l.pauseBytes
+	}
+	free := b.most/allEighths*feedEighths - b.requests - b.replies - b.others.requests - b.others.replies
+	return min(l.pauseBytes, max(shareMin, int(free/shareOf)))
 }
 
 // lookAtBudget reads what the other loops hold.

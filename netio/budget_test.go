@@ -79,6 +79,37 @@ func TestBudgetOfUnreadReplies(t *testing.T) {
 	}
 }
 
+// 200 clients that never read are each paused before they are in the way of others: those never wait for the budget.
+func TestUnreadRepliesStarveNobody(t *testing.T) {
+	const clients, each, size, budget = 200, 256, 16 << 10, 64 << 20
+	answer := pattern(1, size)
+	s, addr := serve(t, Config{Loops: 2, InflightBytes: budget, PausePendingReplies: 1 << 20, PausePendingBytes: 4 << 20, SendBufferBytes: 16 << 10}, &hooks{frame: func(c *Conn, frame []byte) {
+		r := c.NewReply()
+		if r.Buf = appendFrame(r.Buf[:0], frame); len(frame) == 8 {
+			r.Buf = appendFrame(r.Buf[:0], answer)
+		}
+		r.Send()
+	}})
+	for range clients {
+		conn := dial(t, addr)
+		if err := conn.SetReadBuffer(16 << 10); err != nil {
+			t.Fatal(err)
+		}
+		for range each {
+			write(t, conn, appendFrame(nil, make([]byte, 8)))
+		}
+	}
+	eventually(t, "all are paused", func() bool { return s.Stats().Pauses >= clients })
+	good := dial(t, addr)
+	for i := range 1000 {
+		write(t, good, appendFrame(nil, pattern(i, 1000)))
+		wantFrame(t, good, pattern(i, 1000))
+	}
+	if st := s.Stats(); st.Starved != 0 || st.HeldReplies > budget/8*feedEighths {
+		t.Errorf("%d times the budget was in the way, %d bytes are held of %d", st.Starved, st.HeldReplies, budget)
+	}
+}
+
 // A budget full of pieces of requests stops nobody for ever: they are completed one after the other.
 func TestBudgetOfPartialFrames(t *testing.T) {
 	const clients, size, budget = 24, 256 << 10, 1 << 20

@@ -118,7 +118,7 @@ func (c *Conn) pause() {
 
 // unpause starts reading again if enough was sent.
 func (c *Conn) unpause() {
-	if c.paused && c.pending <= c.loop.pauseReplies/2 && c.pendingBytes <= c.loop.pauseBytes/2 {
+	if c.paused && c.pending <= c.loop.pauseReplies/2 && c.pendingBytes <= c.loop.pauseLimit()/2 {
 		c.paused = false
 		c.readAgain()
 	}

@@ -117,7 +117,7 @@ func (r *Reply) complete(drop bool) {
 	r.state = replyReady
 	c.pendingBytes += r.memory
 	c.loop.budget.replies += int64(r.memory)
-	if c.pendingBytes >= c.loop.pauseBytes {
+	if c.pendingBytes >= c.loop.pauseLimit() {
 		c.pause()
 	}
 	if c.head == r {
