@@ -117,11 +117,18 @@ func runTxnEra(t *testing.T, rng *rand.Rand, todo int, small bool) {
 	e.judge(readers, did, func() { cancel(); clients.Wait() })
 }
 
-// tell says of a test that failed what the clients did last.
+// tell says of a test that failed what the clients did last, what the coordinator knows, and what the broker said.
 func (e *txnEra) tell() {
 	if !e.t.Failed() {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), txnPatience)
+	defer cancel()
+	described, err := kadm.NewClient(e.admin).DescribeTransactions(ctx)
+	for _, d := range described.Sorted() {
+		e.t.Logf("%+v", d)
+	}
+	e.t.Logf("%v; standard error of the broker:\n%s", err, e.process.Stderr())
 	e.told.mu.Lock()
 	defer e.told.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(e.told.last)) {
@@ -173,7 +180,9 @@ func (e *txnEra) judge(readers []string, did map[string]int, quit func()) {
 	defer end()
 	read := func(topic string, level kgo.IsolationLevel) map[int32][]checker.Record {
 		logs, err := e.told.readLog(ctx, e.t, e.process.Addr, topic, level)
-		e.must(err)
+		if err != nil {
+			e.t.Fatalf("%s: %v", topic, err)
+		}
 		return logs
 	}
 	v := checker.Judge(e.told.txns, read(e.topic, kgo.ReadUncommitted()))
