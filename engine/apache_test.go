@@ -61,7 +61,7 @@ func TestReadsApacheLogs(t *testing.T) {
 				cfg.Compact = strings.Contains(dir, "compacted")
 				l := f.apacheLog(dir, cfg)
 				if dirty {
-					if err := f.e.journal.update(l.name(), func(e *journalEntry) { e.dirty = true }); err != nil {
+					if err := f.e.journal.update(l.name(), func(e *journalEntry) { e.dirty, e.holes = true, true }); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -29,7 +29,9 @@ func (e *Engine) closeLogs(logs []*Log) error {
 		}
 	}
 	if e.volume != nil && len(dirty) >= e.cfg.volumeMin {
-		errs = append(errs, e.checkpointAll(dirty, note))
+		for some := range slices.Chunk(dirty, max(1, e.cfg.MaxOpenFiles/2)) { // their descriptors are held until they are synced
+			errs = append(errs, e.checkpointAll(some, note))
+		}
 	}
 	each(logs, e.cfg.CommitThreads, func(l *Log) { note(l, l.close()) })
 	return errors.Join(errs...)

@@ -144,8 +144,11 @@ func (h hasty) Open(name string, mode vfs.Mode) (vfs.File, error) {
 	f, err := h.FS.Open(name, mode)
 	return hastyFile{f}, err
 }
-func (hasty) SyncDir(string) error { return nil }
-func (hastyFile) Sync() error      { return nil }
+func (hasty) SyncDir(string) error              { return nil }
+func (hasty) Volume(string) (vfs.Volume, error) { return hasty{}, nil }
+func (hasty) Sync() error                       { return nil }
+func (hasty) Close() error                      { return nil }
+func (hastyFile) Sync() error                   { return nil }
 
 // lowerDescriptors leaves the process room for n more descriptors until the test ends.
 func lowerDescriptors(t *testing.T, n int) {
