@@ -65,6 +65,14 @@ func TestKeysOfTLS(t *testing.T) {
 	if s := c.c.(*tls.Conn).ConnectionState(); s.Version != tls.VersionTLS12 || s.CipherSuite != tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 {
 		t.Errorf("%s with %s", tls.VersionName(s.Version), tls.CipherSuiteName(s.CipherSuite))
 	}
+	anySuite, err := startTLS(t, slices.DeleteFunc(javaStores(), func(s config.Setting) bool { return s.Key == "ssl.cipher.suites" }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop(t, anySuite)
+	if s := dialTLS(t, anySuite, "SSL", known).c.(*tls.Conn).ConnectionState(); s.Version != tls.VersionTLS12 {
+		t.Errorf("%s with ssl.enabled.protocols=TLSv1.2", tls.VersionName(s.Version))
+	}
 	for what, change := range map[string]func(*tls.Config){
 		"no certificate":       func(c *tls.Config) { c.Certificates = nil },
 		"TLSv1.3 alone":        func(c *tls.Config) { c.MinVersion = tls.VersionTLS13 },
