@@ -144,9 +144,11 @@ func TestOldSlices(t *testing.T) {
 				if n := read(100, 3<<20); n != 0 {
 					t.Errorf("warm data took %d reads by a worker", n)
 				}
-				drop(t, f, 0, 0)
-				if n := read(4<<20+1, 1000); n != 1 {
-					t.Errorf("a cold piece took %d reads by a worker, want 1", n)
+				drop(t, f, 0, 0) // what the kernel reads just now stays
+				var k looker
+				cold := way == lookByStat && !k.resident(int(f.Fd()), 4<<20, 8192)
+				if n := read(4<<20+1, 1000); n > 1 || cold && n == 0 {
+					t.Errorf("a piece (cold: %v) took %d reads by a worker", cold, n)
 				}
 				if n := ref.n.Load(); n < 6 {
 					t.Errorf("%d slices were released, want 7 or soon 7", n)

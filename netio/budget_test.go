@@ -25,7 +25,7 @@ func settledHeld(t *testing.T, s *Server) held {
 // be 200 times what one connection may have. Nobody is closed, one who reads is served meanwhile, and when all read, all are.
 func TestBudgetOfUnreadReplies(t *testing.T) {
 	const (
-		clients, each = 200, 8
+		clients, each = 200, 4
 		size          = 256 << 10
 		budget        = 16 << 20
 		perConn       = 1 << 20                  // answers of a connection that may wait
