@@ -55,6 +55,8 @@ type Item[T any] struct {
 	owner   T
 	durable atomic.Int64
 	queued  atomic.Bool
+	// refused is the ErrNotNow of the last round, until the item is scheduled again: for those who come to wait after it.
+	refused atomic.Pointer[error]
 
 	mu      sync.Mutex // guards what follows; held for moments only
 	waiters []waiting
@@ -121,6 +123,9 @@ func New[T any](cfg Config[T]) *Group[T] {
 
 // Schedule has the item synced in the next round. It is called after the write that it is to cover.
 func (g *Group[T]) Schedule(it *Item[T]) {
+	if it.refused.Load() != nil {
+		it.refused.Store(nil)
+	}
 	if it.queued.Load() || !it.queued.CompareAndSwap(false, true) {
 		return
 	}
@@ -147,6 +152,9 @@ func (g *Group[T]) Await(it *Item[T], end int64, w Waiter) (bool, error) {
 	}
 	if it.err != nil {
 		return false, it.err
+	}
+	if r := it.refused.Load(); r != nil {
+		return false, *r
 	}
 	it.waiters = append(it.waiters, waiting{end, w})
 	g.gate.passed(g.waiting.Add(1))
@@ -328,7 +336,10 @@ func (g *Group[T]) finish(it *Item[T], end int64, err error) {
 	if err == nil {
 		end = max(end, it.durable.Load())
 		it.durable.Store(end)
-	} else if it.err == nil && !errors.Is(err, ErrNotNow) {
+	} else if errors.Is(err, ErrNotNow) {
+		refused := err // err itself would be on the heap each time
+		it.refused.Store(&refused)
+	} else if it.err == nil {
 		it.err = err
 	}
 	keep := it.waiters[:0]

@@ -334,6 +334,9 @@ func TestNotNow(t *testing.T) {
 	if err := <-w; !errors.Is(err, ErrNotNow) || l.item.Err() != nil || l.item.Durable() != 0 {
 		t.Errorf("told %v; item %v, durable %d", err, l.item.Err(), l.item.Durable())
 	}
+	if done, err := g.Await(&l.item, 5, nil); done || !errors.Is(err, ErrNotNow) {
+		t.Errorf("who comes after it: %v, %v", done, err)
+	}
 	g.write(l, 6)
 	w = g.wait(t, l, 5)
 	g.gate <- nil
