@@ -55,7 +55,7 @@ type Item[T any] struct {
 	owner   T
 	durable atomic.Int64
 	queued  atomic.Bool
-	// refused is the ErrNotNow of the last round, until the item is scheduled again: for those who come to wait after it.
+	// refused is the ErrNotNow of the last round, until the next one begins: for those who come to wait after it.
 	refused atomic.Pointer[error]
 
 	mu      sync.Mutex // guards what follows; held for moments only
@@ -123,9 +123,6 @@ func New[T any](cfg Config[T]) *Group[T] {
 
 // Schedule has the item synced in the next round. It is called after the write that it is to cover.
 func (g *Group[T]) Schedule(it *Item[T]) {
-	if it.refused.Load() != nil {
-		it.refused.Store(nil)
-	}
 	if it.queued.Load() || !it.queued.CompareAndSwap(false, true) {
 		return
 	}
@@ -153,7 +150,7 @@ func (g *Group[T]) Await(it *Item[T], end int64, w Waiter) (bool, error) {
 	if it.err != nil {
 		return false, it.err
 	}
-	if r := it.refused.Load(); r != nil {
+	if r := it.refused.Load(); r != nil && !it.queued.Load() {
 		return false, *r
 	}
 	it.waiters = append(it.waiters, waiting{end, w})
@@ -265,6 +262,7 @@ func (g *Group[T]) pick() {
 	keep := g.round[:0]
 	g.owners, g.out = g.owners[:0], g.out[:0]
 	for _, it := range g.round {
+		it.refused.Store(nil)
 		it.queued.Store(false) // before any sync: a write that the sync may miss queues the item again
 		if it.Err() == nil {
 			keep = append(keep, it)
