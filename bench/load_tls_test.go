@@ -18,10 +18,10 @@ import (
 	"kaas/server/config"
 )
 
-// Loads over TLS, with the client's own certificate where it is asked for.
-func TestLoadsOverTLS(t *testing.T) {
-	dir := t.TempDir()
-	store, cert, key := filepath.Join(dir, "both.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+// writeCertificate makes a certificate that signs itself: its PEM file, that of its key, and one of both, as a broker wants it.
+func writeCertificate(t *testing.T, dir string) (store, cert, key string) {
+	t.Helper()
+	store, cert, key = filepath.Join(dir, "both.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +43,13 @@ func TestLoadsOverTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return store, cert, key
+}
+
+// Loads over TLS, with the client's own certificate where it is asked for.
+func TestLoadsOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	store, cert, key := writeCertificate(t, dir)
 	opts := config.Options{}
 	for name, value := range map[string]string{
 		"log.dirs": dir, "kaas.storage": "memory", "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,MUTUAL://127.0.0.1:0",

@@ -54,9 +54,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestTypedFields gives every effective key a value that is not its default.
-func TestTypedFields(t *testing.T) {
-	got := mustLoad(t, `
+// otherThanDefault gives every key of a typed field a value that is not its default.
+const otherThanDefault = `
 node.id=7
 broker.rack=r1
 log.dirs= /data/kaas
@@ -104,7 +103,10 @@ transaction.state.log.segment.bytes=21
 transaction.state.log.min.isr=2
 max.connection.creation.rate=22
 kaas.tls.handshake.timeout.ms=23
-kaas.tls.handshakes.max=24`)
+kaas.tls.handshakes.max=24`
+
+func TestTypedFields(t *testing.T) {
+	got := mustLoad(t, otherThanDefault)
 	want := Broker{NodeID: 7, Rack: "r1", DataDir: "/data/kaas", Memory: true, MemoryMaxBytes: 2 << 20, MemoryRefuse: true,
 		FullBatchValidation: true, InflightMaxBytes: 3 << 20, QueuedMaxRequestBytes: -1, Loops: 5, OpenFilesMax: 99, CommitJournalBytes: 77, AppendStallMs: 26, AppendThreads: 27, ReadAheadThreads: 25, ReadAheadBytes: 0, CommitThreads: 3, RecoveryThreads: 6,
 		MetricsListen: "h:0", Pprof: true,
