@@ -99,7 +99,7 @@ var scenarios = []scenario{
 	{
 		name: "tls", what: "franz-go, 2 clients, 256 KiB batches, page cache: over TLS 1.3 beside plaintext", subjects: alone, rounds: 3,
 		measure: (*turn).overTLS,
-		bars:    []Bar{atMost(6, tlsProduceOfPlain, "times the CPU of plaintext, produce"), atMost(12, tlsFetchOfPlain, "times the CPU of plaintext, fetch")},
+		bars:    []Bar{atMost(3, tlsProduceOfPlain, "times the CPU of plaintext, produce"), atMost(3, tlsFetchOfPlain, "times the CPU of plaintext, fetch")},
 	},
 	{
 		name: "start", what: "start to the first answered ApiVersions, empty directory", subjects: alone, rounds: 20,

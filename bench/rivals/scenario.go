@@ -76,10 +76,10 @@ var scenarios = []scenario{
 		bars: consumeBars,
 	},
 	{
-		name: "librdkafka-consume", what: "librdkafka consumer, the same", brokers: disk, needs: "librdkafka",
+		name: "librdkafka-consume", what: "librdkafka consumer, the same; fetch.queue.backoff.ms=1: its second is a pause each time that a broker is ahead of the application", brokers: disk, needs: "librdkafka",
 		measure: func(t *turn) error {
 			return t.consume(1, func(records int64) (outcome, error) {
-				return t.rdkafka("consume", records, 1<<10, 1, "check.crcs=true", "fetch.message.max.bytes=1048576")
+				return t.rdkafka("consume", records, 1<<10, 1, "check.crcs=true", "fetch.message.max.bytes=1048576", "fetch.queue.backoff.ms=1")
 			})
 		},
 		bars: consumeBars,
