@@ -164,10 +164,13 @@ func saveSegment(s *segment.Segment, seal, later bool) error {
 	}
 }
 
+// withoutSnapshot is the size in bytes up to which a log without producers needs no snapshot that says so: its few batches are soon looked through.
+const withoutSnapshot = 1 << 20
+
 // saveProducers writes the snapshot at the log end. The one of the last checkpoint goes, later if the new one is not durable yet.
 func (l *Log) saveProducers(later bool) error {
 	st := l.st
-	if st.snapshot == st.end || st.producers.Len() == 0 && st.snapshot < 0 {
+	if st.snapshot == st.end || st.producers.Len() == 0 && st.snapshot < 0 && l.SizeBytes() <= withoutSnapshot {
 		return nil
 	}
 	if err := l.saveSnapshot(st.end, st.producers.Snapshot(), later); err != nil {

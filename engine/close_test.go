@@ -101,3 +101,35 @@ func BenchmarkClose(b *testing.B) {
 		})
 	}
 }
+
+// TestSnapshotOfNoProducers: a clean log that never had a producer says so at its end, and its first use after a start reads nothing of what
+// comes before; one whose few batches are soon looked through needs no file for that.
+func TestSnapshotOfNoProducers(t *testing.T) {
+	for _, c := range []struct {
+		segment int64
+		batches int
+		want    int   // snapshots: at the base of each segment but the first, and at the end
+		at      int64 // where the first use begins
+	}{
+		{1 << 30, 3, 0, -1},
+		{1 << 30, 3000, 1, 3000},
+		{100_000, 300, 3, 282},
+	} {
+		f := newFixture(t)
+		cfg := small(c.segment)
+		l := f.log(true, cfg)
+		for range c.batches {
+			f.append(l, spec{size: 1000})
+		}
+		f.e.work.wait()
+		f.close()
+		if n := f.files(".snapshot"); n != c.want {
+			t.Errorf("%d batches in %d segments: %d snapshots, want %d", c.batches, f.files(".log"), n, c.want)
+		}
+		l = f.reopen(cfg)
+		if at := l.st.snapshot; at != c.at {
+			t.Errorf("%d batches: the first use begins with the snapshot at %d, want %d", c.batches, at, c.at)
+		}
+		f.close()
+	}
+}

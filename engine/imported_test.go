@@ -23,10 +23,10 @@ func TestWriteJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]journalEntry{
-		"orders-0":       {dirty: true, recovery: 47},
+		"orders-0":       {dirty: true, holes: true, recovery: 47},
 		"clean-0":        {},
 		"deleted-some-0": {start: 17},
-		"both-1":         {dirty: true, recovery: 3, start: 2},
+		"both-1":         {dirty: true, holes: true, recovery: 3, start: 2},
 	}
 	for name, e := range want {
 		if got := j.get(name); got != e {

@@ -409,14 +409,12 @@ func (ld *loader) openSegments(recovery int64) error {
 // it, and the snapshot waits for a close or for retention.
 func (ld *loader) rolled(s *segment.Segment, next int64, toSeal bool) error {
 	unsealed := seal{segment: s, next: next}
-	if ld.st.producers.Len() > 0 {
-		b := ld.st.producers.Snapshot()
-		// One that has to be sealed is dirty: until all is synced nothing needs the snapshot.
-		if err := ld.l.saveSnapshot(next, b, ld.later && toSeal); errors.Is(err, syscall.ENOSPC) {
-			unsealed.snapshot = b
-		} else if err != nil {
-			return err
-		}
+	b := ld.st.producers.Snapshot()
+	// One that has to be sealed is dirty: until all is synced nothing needs the snapshot.
+	if err := ld.l.saveSnapshot(next, b, ld.later && toSeal); errors.Is(err, syscall.ENOSPC) {
+		unsealed.snapshot = b
+	} else if err != nil {
+		return err
 	}
 	if toSeal {
 		ld.seals = append(ld.seals, unsealed)

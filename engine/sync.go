@@ -194,7 +194,7 @@ func (e *Engine) syncRoot() error {
 type seal struct {
 	segment  *segment.Segment
 	next     int64  // base of the segment after it
-	snapshot []byte // of the producers at next; nil when there are none
+	snapshot []byte // of the producers at next; nil when it is written
 }
 
 // sealRolled trims rolled segments, writes their indexes, and moves the recovery point behind them, in order. One runs per log. It ends at

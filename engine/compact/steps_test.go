@@ -39,14 +39,17 @@ rename 0003.log.deleted
 remove 0003.index
 remove 0003.timeindex
 remove 0003.txnindex
+remove 0003.snapshot
 rename 0006.log.deleted
 remove 0006.index
 remove 0006.timeindex
 remove 0006.txnindex
+remove 0006.snapshot
 rename 0009.log.deleted
 remove 0009.index
 remove 0009.timeindex
 remove 0009.txnindex
+remove 0009.snapshot
 syncdir t-0
 rename 0000.index
 rename 0000.timeindex
