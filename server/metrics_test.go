@@ -188,7 +188,7 @@ func TestMetricsOfBadInput(t *testing.T) {
 				closed += n
 			}
 		}
-		return closed == 6
+		return closed == 6 && s["kaas_connections_accepted_total"] == 6 && s["kaas_connections"] == 0 // which are not read at one moment
 	})
 	wantSeries(t, s, want)
 }
