@@ -17,8 +17,15 @@ import (
 // startBroker runs a broker in this process and returns its address.
 func startBroker(t *testing.T) string {
 	t.Helper()
+	return startWith(t, map[string]string{"listeners": "PLAINTEXT://127.0.0.1:0"})["PLAINTEXT"]
+}
+
+// startWith runs a broker that stores in memory in this process, and returns the addresses of its listeners.
+func startWith(t *testing.T, settings map[string]string) map[string]string {
+	t.Helper()
+	settings["log.dirs"], settings["kaas.storage"] = t.TempDir(), "memory"
 	opts := config.Options{}
-	for key, value := range map[string]string{"log.dirs": t.TempDir(), "listeners": "PLAINTEXT://127.0.0.1:0", "kaas.storage": "memory"} {
+	for key, value := range settings {
 		opts.Settings = append(opts.Settings, config.Setting{Key: key, Value: value, Origin: "test"})
 	}
 	cfg, err := config.Load(opts)
@@ -34,7 +41,7 @@ func startBroker(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	return b.Ready().Listeners["PLAINTEXT"]
+	return b.Ready().Listeners
 }
 
 // bench runs a load against a broker and returns its runs.

@@ -13,9 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"kaas/server"
-	"kaas/server/config"
 )
 
 // writeCertificate makes a certificate that signs itself: its PEM file, that of its key, and one of both, as a broker wants it.
@@ -48,28 +45,11 @@ func writeCertificate(t *testing.T, dir string) (store, cert, key string) {
 
 // Loads over TLS, with the client's own certificate where it is asked for.
 func TestLoadsOverTLS(t *testing.T) {
-	dir := t.TempDir()
-	store, cert, key := writeCertificate(t, dir)
-	opts := config.Options{}
-	for name, value := range map[string]string{
-		"log.dirs": dir, "kaas.storage": "memory", "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,MUTUAL://127.0.0.1:0",
-		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL", "ssl.keystore.type": "PEM", "ssl.keystore.location": store,
+	store, cert, key := writeCertificate(t, t.TempDir())
+	listeners := startWith(t, map[string]string{
+		"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0,MUTUAL://127.0.0.1:0", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL",
+		"ssl.keystore.type": "PEM", "ssl.keystore.location": store,
 		"listener.name.mutual.ssl.client.auth": "required", "listener.name.mutual.ssl.truststore.type": "PEM", "listener.name.mutual.ssl.truststore.location": cert,
-	} {
-		opts.Settings = append(opts.Settings, config.Setting{Key: name, Value: value, Origin: "test"})
-	}
-	cfg, err := config.Load(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := server.Start(cfg, time.Now(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Stop(); err != nil {
-			t.Error(err)
-		}
 	})
 	trust := []string{"--client", "franz-go", "--tls", "--tls-ca", cert, "--tls-server-name", "broker.example"}
 	known := append(trust, "--tls-cert", cert, "--tls-key", key)
@@ -77,7 +57,7 @@ func TestLoadsOverTLS(t *testing.T) {
 		listener string
 		tls      []string
 	}{{"SSL", trust}, {"MUTUAL", known}} {
-		address := b.Ready().Listeners[c.listener]
+		address := listeners[c.listener]
 		load := func(args ...string) int64 { return bench(t, address, append(args, c.tls...)...)[0].Result.Records }
 		if n := load("produce", "--topic", c.listener, "--records", "500", "--record-size", "100"); n != 500 {
 			t.Errorf("%s: %d records produced", c.listener, n)
@@ -97,7 +77,7 @@ func TestLoadsOverTLS(t *testing.T) {
 		{append([]string{"produce", "--records", "1"}, trust[:3]...), "certificate"},                   // of an authority that is not known
 		{append([]string{"produce", "--records", "1", "--tls-cert", cert}, trust...), "needs its key"}, // without its key
 	} {
-		_, _, err := run(append(c.args, "--bootstrap", b.Ready().Listeners["SSL"], "--json")...)
+		_, _, err := run(append(c.args, "--bootstrap", listeners["SSL"], "--json")...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: want an error with %q, got %v", c.args, c.want, err)
 		}

@@ -236,7 +236,7 @@ func TestTransactionSettings(t *testing.T) {
 
 // A transaction over many partitions ends by few group commits, not by one for each partition.
 func TestMarkersShareCommits(t *testing.T) {
-	const partitions = 100
+	const partitions, transactions = 100, 4
 	b := broker(t, "kaas.durability", "group-commit", "kaas.metrics.listen", "127.0.0.1:0")
 	c := dial(t, b)
 	c.create("t", partitions)
@@ -245,22 +245,24 @@ func TestMarkersShareCommits(t *testing.T) {
 	for i := range all {
 		all[i] = int32(i)
 	}
-	for range 2 {
+	fewest := float64(partitions)
+	for range transactions {
 		want(t, "add", x.add("t", all...), api.ErrNone)
 		for _, p := range all {
 			want(t, fmt.Sprint("put ", p), x.put("t", p, "v"), api.ErrNone)
 		}
 		before := scrape(t, b)["kaas_commit_rounds_total"]
 		want(t, "commit", x.end(true), api.ErrNone)
-		if rounds := scrape(t, b)["kaas_commit_rounds_total"] - before; rounds < 2 || rounds > partitions/2 { // not one each
-			t.Errorf("%v rounds of group commit for the end of a transaction over %d partitions", rounds, partitions)
-		}
+		fewest = min(fewest, scrape(t, b)["kaas_commit_rounds_total"]-before)
+	}
+	if fewest < 2 || fewest > 12 { // a busy machine makes more rounds while the markers are appended, though not of each transaction
+		t.Errorf("%v rounds of group commit at the least for the end of a transaction over %d partitions", fewest, partitions)
 	}
 	got := scrape(t, b)
-	want(t, "markers", got[`kaas_transaction_markers_total{type="commit"}`], 2*partitions)
+	want(t, "markers", got[`kaas_transaction_markers_total{type="commit"}`], transactions*partitions)
 	want(t, "ids", got[`kaas_transactional_ids{state="CompleteCommit"}`], 1)
 	for _, p := range all {
-		if _, lso := c.committedData("t", p); lso != 4 {
+		if _, lso := c.committedData("t", p); lso != 2*transactions {
 			t.Errorf("partition %d: last stable offset %d", p, lso)
 		}
 	}

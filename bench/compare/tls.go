@@ -92,17 +92,12 @@ func (t *turn) overOne(p *process.Process, w *tlsWay) error {
 
 // chargeAs runs a load and notes its rate and the processor time of the broker for it under names.
 func (t *turn) chargeAs(p *process.Process, rate, cpu string, run func() (load.Result, error)) error {
-	before, err := p.CPU()
+	r, used, err := spent(p, run)
 	if err != nil {
 		return err
 	}
-	r, err := run()
-	if err != nil {
-		return err
-	}
-	after, err := p.CPU()
-	t.figures[rate], t.figures[cpu] = r.BytesPerSecond(), (after-before)/(float64(r.Bytes)/1e9)
-	return err
+	t.figures[rate], t.figures[cpu] = r.BytesPerSecond(), used/(float64(r.Bytes)/1e9)
+	return nil
 }
 
 // makeStore writes a key and a certificate of localhost that is its own authority.

@@ -51,21 +51,25 @@ func (t *turn) with(durability string, do func(p *process.Process) error, more .
 
 func (t *turn) scaled(n int64) int64 { return max(int64(float64(n)*t.opt.Scale), 1) }
 
-// charge runs a load and notes its figures and what the subject used for it.
-func (t *turn) charge(p *process.Process, run func() (load.Result, error)) error {
+// spent runs a load; cpu is what the subject used for it, in seconds.
+func spent(p *process.Process, run func() (load.Result, error)) (r load.Result, cpu float64, err error) {
 	before, err := p.CPU()
 	if err != nil {
-		return err
+		return r, 0, err
 	}
-	r, err := run()
-	if err != nil {
-		return err
+	if r, err = run(); err != nil {
+		return r, 0, err
 	}
 	after, err := p.CPU()
+	return r, after - before, err
+}
+
+// charge runs a load and notes its figures and what the subject used for it.
+func (t *turn) charge(p *process.Process, run func() (load.Result, error)) error {
+	r, used, err := spent(p, run)
 	if err != nil {
 		return err
 	}
-	used := after - before
 	f := t.figures
 	f[bytesPerSecond], f[requestsPerSecond] = r.BytesPerSecond(), r.RequestsPerSecond()
 	f[cpuPerGB], f[cpuPerRequest] = used/(float64(r.Bytes)/1e9), used*1e6/float64(r.Requests)
