@@ -30,7 +30,7 @@ soak:
 mutants:
 	$(GO) test ./server/causal/simulate -run TestMutants -count=1 -timeout 0 -mutants -v
 
-# A broker process maltreated under load, of plain producers and of transactions: kill -9, stops, full and failing disks (server/torture). SEED
+# A broker process maltreated under load, of plain producers and of transactions: kill -9, stops, full and failing disks, power cuts (server/torture). SEED
 # repeats a plan; ROUNDS of each.
 ROUNDS ?= 60
 SEED   ?= 0

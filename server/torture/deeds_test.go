@@ -40,11 +40,19 @@ var smallDiskDeeds = []deed{
 }
 
 func (e *era) draw() deed {
-	all := deeds
-	if e.disk != nil {
-		all = append(append(all[:len(all):len(all)], smallDiskDeeds...), smallDiskDeeds...)
-	}
+	all := append(deeds[:len(deeds):len(deeds)], e.deedsHere()...)
 	return all[e.rng.IntN(len(all))]
+}
+
+// deedsHere are those that only the place of the data directory makes possible; each is in it twice, to be drawn more often.
+func (e *era) deedsHere() []deed {
+	switch {
+	case e.disk != nil:
+		return append(smallDiskDeeds[:len(smallDiskDeeds):len(smallDiskDeeds)], smallDiskDeeds...)
+	case e.volume != nil:
+		return append(volumeDeeds[:len(volumeDeeds):len(volumeDeeds)], volumeDeeds...)
+	}
+	return nil
 }
 
 func kill(e *era) {

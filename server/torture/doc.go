@@ -1,5 +1,6 @@
 // Package torture holds a test, behind the build tag "torture", that maltreats a broker process while clients work with it: kill -9,
-// stops by signal, restarts, a full disk, and failing and slow operations of the file system by the rules of engine/vfs/crashfs. What is
+// stops by signal, restarts, a full disk, failing and slow operations of the file system by the rules of engine/vfs/crashfs, and, on an ext4
+// of its own, power cuts (the file system is shut down without a last word, and mounted again) and remounts to read-only. What is
 // done when is drawn from a seed, which is printed; the timing of processes is not, so a seed repeats the plan and not the run.
 //
 // The package has no code of its own. The broker is the test binary, which runs itself again; the clients are franz-go. A history of
@@ -8,7 +9,7 @@
 // A second test does the same under clients that write, copy and read in transactions: processes of this binary and Apache's
 // TransactionalMessageCopier (left out without .ci/java), which are killed, stopped and fenced as well. Its judge is package history.
 //
-// What it cannot see: power cuts. A process that is killed leaves its unsynced data to the kernel; engine.TestModel loses it.
+// What it cannot see: what a disk does to its own unsynced writes in a power cut (torn, reordered). engine.TestModel does that.
 //
 // A producer has one request in flight unless -pipelined is given. With more, a restart may make duplicates: snapshots of producers have
 // Apache's format, which keeps the last batch of each and not the last five, so the repeat of an older one is refused as out of order, and

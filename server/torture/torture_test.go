@@ -45,9 +45,10 @@ type era struct {
 	rng     *rand.Rand
 	h       *history
 	process *brokertest.Broker
-	disk    *smallDisk // nil: the data directory is on the file system of the temporary directory
-	rules   string     // file name
-	ruleSet int        // number of the rules in it
+	disk    *smallDisk // it or volume is where the data directory is; when both are nil, on the file system of the temporary directory
+	volume  *volume
+	rules   string // file name
+	ruleSet int    // number of the rules in it
 	topic   string
 	admin   *kgo.Client
 }
@@ -71,7 +72,7 @@ func TestTorture(t *testing.T) {
 			break
 		}
 		t.Run(fmt.Sprintf("era %d", n), func(t *testing.T) {
-			runEra(t, rand.New(rand.NewPCG(seed, uint64(n))), todo, n%2 == 1)
+			runEra(t, rand.New(rand.NewPCG(seed, uint64(n))), todo, place(n%places))
 		})
 		if done += todo; t.Failed() {
 			t.Logf("failed within the first %d rounds of -seed %d", done, seed)
@@ -79,8 +80,8 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-func runEra(t *testing.T, rng *rand.Rand, todo int, small bool) {
-	e := newEra(t, rng, small)
+func runEra(t *testing.T, rng *rand.Rand, todo int, on place) {
+	e := newEra(t, rng, on)
 	work, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -128,18 +129,35 @@ func runEra(t *testing.T, rng *rand.Rand, todo int, small bool) {
 	e.report(did)
 }
 
-func newEra(t *testing.T, rng *rand.Rand, small bool) *era {
+// place is where an era has its data directory.
+type place int
+
+const (
+	onTemporary place = iota
+	onSmallDisk
+	onVolume
+	places = 3
+)
+
+func newEra(t *testing.T, rng *rand.Rand, on place) *era {
 	bin, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := &era{t: t, ctx: t.Context(), rng: rng, h: newHistory(), rules: filepath.Join(t.TempDir(), "rules"), topic: "torture"}
 	dir := filepath.Join(t.TempDir(), "data")
-	if small {
+	switch on {
+	case onSmallDisk:
 		if e.disk, err = newSmallDisk(t, smallDiskBytes); err != nil {
 			t.Logf("no small disk, so none will be full: a file system cannot be mounted here: %v", err)
 		} else {
 			dir = filepath.Join(e.disk.root, "data")
+		}
+	case onVolume:
+		if e.volume, err = newVolume(t); err != nil {
+			t.Logf("no volume, so no power cut: %v", err)
+		} else {
+			dir = filepath.Join(e.volume.root, "data")
 		}
 	}
 	e.must(os.WriteFile(e.rules, []byte("0\n"), 0o644))

@@ -157,5 +157,6 @@ func quick(addr string) []kgo.Opt {
 		kgo.MetadataMinAge(20 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.RequestTimeoutOverhead(time.Second), // requests to a broker that is stopped are given up, and repeated
+		kgo.AlwaysRetryEOF(),                    // a broker that is killed right after it accepted does not ask for SASL
 	}
 }

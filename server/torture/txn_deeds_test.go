@@ -40,10 +40,8 @@ func onBroker(do func(*era)) func(*txnEra) { return func(e *txnEra) { e.t.Helper
 
 func (e *txnEra) draw() txnDeed {
 	all := txnDeeds[:len(txnDeeds):len(txnDeeds)]
-	if e.disk != nil {
-		for _, d := range append(smallDiskDeeds, smallDiskDeeds...) {
-			all = append(all, txnDeed{d.name, onBroker(d.do)})
-		}
+	for _, d := range e.deedsHere() {
+		all = append(all, txnDeed{d.name, onBroker(d.do)})
 	}
 	return all[e.rng.IntN(len(all))]
 }

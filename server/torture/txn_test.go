@@ -57,7 +57,7 @@ func TestTransactions(t *testing.T) {
 			break
 		}
 		t.Run(fmt.Sprintf("era %d", n), func(t *testing.T) {
-			runTxnEra(t, rand.New(rand.NewPCG(seed, uint64(n))), todo, n%2 == 1)
+			runTxnEra(t, rand.New(rand.NewPCG(seed, uint64(n))), todo, place(n%places))
 		})
 		if done += todo; t.Failed() {
 			t.Logf("failed within the first %d rounds of -seed %d", done, seed)
@@ -65,8 +65,8 @@ func TestTransactions(t *testing.T) {
 	}
 }
 
-func runTxnEra(t *testing.T, rng *rand.Rand, todo int, small bool) {
-	e := &txnEra{era: newEra(t, rng, small), told: newTxnHistory(), copied: "copied-by-franz-go"}
+func runTxnEra(t *testing.T, rng *rand.Rand, todo int, on place) {
+	e := &txnEra{era: newEra(t, rng, on), told: newTxnHistory(), copied: "copied-by-franz-go"}
 	e.java = newJavaCopier(e)
 	for _, topic := range []string{e.copied, javaCopied} {
 		_, err := kadm.NewClient(e.admin).CreateTopic(e.ctx, partitions, 1, nil, topic)
