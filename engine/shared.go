@@ -24,7 +24,8 @@ const (
 	sharedLogMax = 256 << 10
 	// sharedRoundMax is how much of all logs together.
 	sharedRoundMax = 2 << 20
-	// sharedAfter is how many rounds go by before the files are made: a process that hardly writes makes none.
+	// sharedAfter is how many rounds go by before the files are made: a process that hardly writes makes none. Where they lack room, it is how
+	// many until that is looked at again.
 	sharedAfter = 32
 	// settleThreads is how many logs are synced at the same time behind a file of the journal that was left. Nobody waits for them, and the
 	// journal's own syncs suffer from them: 64 logs on 64 partitions had 170 to 436 rounds/s so, 131 to 366 with 16 threads, 124 to 151
@@ -44,6 +45,9 @@ type shared struct {
 	j       *redo.Journal
 	work    sync.WaitGroup // what runs in the background; waited for when no more rounds come
 	usable  atomic.Bool    // no records of an earlier life are needed any more
+	making  atomic.Bool    // the files are being made
+	made    atomic.Bool    // they are
+	lacking atomic.Bool    // there was no room for them the last time
 	rounds  int
 	after   int
 	logsMax int // a file with so many logs counts as full: their descriptors cannot be closed
@@ -67,14 +71,8 @@ func (s *shared) pick(logs []*Log, out []commit.Outcome) {
 	if s == nil || !s.usable.Load() || s.j.Broken() {
 		return
 	}
-	if s.rounds++; s.rounds == s.after {
-		s.work.Go(func() {
-			if err := s.j.Prepare(); err != nil && !s.e.closed.Load() {
-				s.e.cfg.Logger.Warn("the commit journal cannot be used", "error", err)
-			}
-		})
-	}
-	if s.rounds < s.after {
+	if !s.made.Load() {
+		s.prepare()
 		return
 	}
 	all := s.choose(logs)
@@ -96,6 +94,29 @@ func (s *shared) pick(logs []*Log, out []commit.Outcome) {
 			out[i] = commit.Outcome{Picked: true, End: s.marks[i].end.offset}
 		}
 	}
+}
+
+// prepare has the files made in the background when it is time.
+func (s *shared) prepare() {
+	if s.rounds++; s.rounds%s.after != 0 || s.making.Swap(true) {
+		return
+	}
+	s.work.Go(func() {
+		defer s.making.Store(false)
+		if s.made.Load() { // since it was asked for
+			return
+		}
+		err := s.j.Prepare()
+		switch {
+		case err == nil:
+			s.made.Store(true)
+		case s.e.closed.Load():
+		case s.j.Broken():
+			s.e.cfg.Logger.Warn("the commit journal cannot be used", "error", err)
+		case !s.lacking.Swap(true):
+			s.e.cfg.Logger.Info("no commit journal while the disk has no room for it", "error", err)
+		}
+	})
 }
 
 // choose finds the logs that the round's frame has room for, and how large the frame may become; 0 when there are none.
@@ -179,7 +200,9 @@ func (s *shared) sync(out []commit.Outcome) error {
 		return nil
 	}
 	if err := s.j.Write(&s.frame); err != nil {
-		s.e.cfg.Logger.Warn("the commit journal cannot be used any more", "error", err)
+		if s.j.Broken() {
+			s.e.cfg.Logger.Warn("the commit journal cannot be used any more", "error", err)
+		}
 		for i, l := range s.picked {
 			out[i].End, out[i].Err = l.sync()
 		}

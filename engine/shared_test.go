@@ -208,6 +208,46 @@ func TestCommitJournalFails(t *testing.T) {
 	}
 }
 
+// TestCommitJournalLeavesRoom: on a disk with little room the commit journal takes none of it, and appends have all; with room it comes into
+// use without a restart.
+func TestCommitJournalLeavesRoom(t *testing.T) {
+	m := newMany(t, 3)
+	m.disk.SetSize(1 << 20)
+	refused := false
+	for range 100 {
+		en := []Entry{batch(spec{n: 1, size: 30_000})}
+		if m.logs[0].Append(en); en[0].Err != nil {
+			refused = errors.Is(en[0].Err, ErrStorage)
+			break
+		}
+		m.durable(m.logs[0], en[0])
+		m.e.shared.work.Wait()
+	}
+	room, err := m.disk.Space(modelDir)
+	if !refused || err != nil || room.Free > 30_000 {
+		t.Errorf("refused %v with %d bytes free, %v", refused, room.Free, err)
+	}
+	if names := m.disk.Files("kaas.redo.*"); len(names) != 0 || m.e.shared.made.Load() || m.e.shared.j.Broken() {
+		t.Errorf("the journal has %v", names)
+	}
+	m.disk.SetSize(1 << 30)
+	m.settled()
+	if !m.e.shared.made.Load() {
+		t.Error("no commit journal with room")
+	}
+	var seen []string
+	m.disk.OnOp(func(o crashfs.Op) {
+		if o.Kind == crashfs.OpSync {
+			seen = append(seen, o.Name)
+		}
+	})
+	m.durable(m.logs[0], m.append(m.logs[0], spec{n: 1, size: 30_000}))
+	m.disk.OnOp(nil)
+	if len(seen) != 1 || seen[0] != modelDir+"/kaas.redo.0" {
+		t.Errorf("synced %v", seen)
+	}
+}
+
 // TestFailedCheckpoint: when the logs behind a full file of the commit journal cannot be synced, they go offline and the file
 // stays; a start without a reboot, to which the page cache shows all as written, makes it so.
 func TestFailedCheckpoint(t *testing.T) {

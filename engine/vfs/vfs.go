@@ -12,6 +12,7 @@ package vfs
 import (
 	"errors"
 	"io/fs"
+	"syscall"
 )
 
 // Mode says how FS.Open treats an existing or a missing file.
@@ -26,6 +27,9 @@ const (
 
 // ErrLocked is returned by FS.Lock when another process, or another lock of this one, holds the name.
 var ErrLocked = errors.New("vfs: locked by another process")
+
+// NoRoom reports that an error is one for lack of room: on the file system (ENOSPC), or for this user of it (EDQUOT).
+func NoRoom(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // DirEntry is one name in a directory.
 type DirEntry struct {

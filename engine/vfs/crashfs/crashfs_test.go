@@ -520,6 +520,46 @@ func TestShortWriteAndSlow(t *testing.T) {
 	must(t, err)
 }
 
+// TestSmallDisk: what there is of the room is taken, and then ENOSPC; files that go give it back.
+func TestSmallDisk(t *testing.T) {
+	d := New()
+	d.SetSize(1000)
+	f, g := create(t, d, "/f", strings.Repeat("x", 300)), create(t, d, "/g", "")
+	free := func(want int64) {
+		t.Helper()
+		if s, err := d.Space("/"); err != nil || s != (vfs.Space{Total: 1000, Free: want}) {
+			t.Errorf("%+v, %v, want %d free", s, err, want)
+		}
+	}
+	size := func(f vfs.File, want int64) {
+		t.Helper()
+		if n, err := f.Size(); n != want || err != nil {
+			t.Errorf("size %d, %v, want %d", n, err, want)
+		}
+	}
+	free(700)
+	if err := g.Allocate(0, 800); !errors.Is(err, syscall.ENOSPC) {
+		t.Error(err)
+	}
+	size(g, 700)
+	free(0)
+	if n, err := f.WriteAt(make([]byte, 200), 100); n != 200 || err != nil {
+		t.Errorf("within a file: %d, %v", n, err)
+	}
+	if n, err := f.WriteAt([]byte("abcd"), 298); n != 2 || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("over its end: %d, %v", n, err)
+	}
+	if n, err := f.WriteAt([]byte("abcd"), 400); n != 0 || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("behind its end: %d, %v", n, err)
+	}
+	size(f, 300)
+	must(t, g.Truncate(10))
+	must(t, f.ZeroFill(300, 90))
+	free(600)
+	must(t, d.Remove("/f"))
+	free(990)
+}
+
 func TestBadRules(t *testing.T) {
 	for _, text := range []string{"sync", "sync EIO", "sync: EWHAT", "frobnicate: EIO", "0th sync: EIO", "x", "sync of: EIO", "sync after x: EIO",
 		"sync of [: EIO", "sync: short", "sync: slow", "sync: slow x", "sync: slow -1s", ": EIO", "3rd : EIO", "write: short EWHAT", "9x9 sync: EIO"} {

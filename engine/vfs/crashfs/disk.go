@@ -60,6 +60,7 @@ type Disk struct {
 	ops   int64
 	seq   int64 // of the last change; never less than those of pending changes
 	limit int64 // operation at which the power goes, 0: never
+	size  int64 // all files together
 	hook  func(Op)
 	locks map[string]bool
 	links int // mirrors made
@@ -76,7 +77,7 @@ func New() *Disk { return newDisk(newDir(), 0, false) }
 func NewBare() *Disk { return newDisk(newDir(), 0, true) }
 
 func newDisk(root *node, seq int64, bare bool) *Disk {
-	d := &Disk{root: root, seq: seq, bare: bare, locks: map[string]bool{}}
+	d := &Disk{root: root, seq: seq, bare: bare, size: defaultSize, locks: map[string]bool{}}
 	if !bare {
 		d.mirrors = vfs.Memory()
 	}
@@ -349,11 +350,29 @@ func (v *volume) FailSync() {
 	v.seen, v.d.told = v.d.failures, v.d.failures
 }
 
-// Space is that of a disk of 1 TiB.
+// defaultSize is that of a disk without end.
+const defaultSize = 1 << 40
+
+// SetSize gives the disk room for so many bytes of files; names take none. Clones and what a crash leaves are without end.
+func (d *Disk) SetSize(bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.size = bytes
+}
+
+// Space is what the size leaves free.
 func (d *Disk) Space(string) (vfs.Space, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return vfs.Space{Total: 1 << 40, Free: 1<<40 - d.root.used()}, nil
+	return vfs.Space{Total: d.size, Free: max(0, d.size-d.root.used())}, nil
+}
+
+// free is how much files may grow. It looks at all files of a small disk only. mu is held.
+func (d *Disk) free() int64 {
+	if d.size == defaultSize {
+		return defaultSize
+	}
+	return max(0, d.size-d.root.used())
 }
 
 type lock struct {

@@ -2,6 +2,7 @@ package crashfs
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"io/fs"
 	"sync/atomic"
@@ -52,8 +53,8 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// mutate makes one change of content as an operation.
-func (f *file) mutate(kind string, c change) error {
+// mutate makes one change of content as an operation: cut to the part that a full disk has room for, if need be (ENOSPC).
+func (f *file) mutate(kind string, c *change) error {
 	if err := f.usable(kind, true); err != nil {
 		return err
 	}
@@ -64,17 +65,27 @@ func (f *file) mutate(kind string, c change) error {
 		return err
 	}
 	c.seq = f.d.seq
-	if err := f.n.change(c); err != nil {
+	fits := f.n.fit(c, f.d.free())
+	if err := f.n.change(*c); err != nil {
 		return f.d.fail(kind, f.name, err)
 	}
-	return f.d.leave(kind, f.name)
+	if err := f.d.leave(kind, f.name); err != nil {
+		return err
+	}
+	if !fits {
+		return f.pathErr(kind, syscall.ENOSPC)
+	}
+	return nil
 }
 
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	if len(p) == 0 {
 		return 0, f.usable(OpWrite, true)
 	}
-	if err := f.mutate(OpWrite, change{off: off, data: bytes.Clone(p)}); err != nil {
+	c := change{off: off, data: bytes.Clone(p)}
+	if err := f.mutate(OpWrite, &c); errors.Is(err, syscall.ENOSPC) {
+		return len(c.data), err
+	} else if err != nil {
 		return 0, err
 	}
 	return len(p), nil
@@ -93,17 +104,17 @@ func (f *file) Size() (int64, error) {
 	return int64(len(f.n.data.b)), nil
 }
 
-func (f *file) Truncate(size int64) error { return f.mutate(OpTruncate, change{off: size}) }
+func (f *file) Truncate(size int64) error { return f.mutate(OpTruncate, &change{off: size}) }
 
 func (f *file) Allocate(off, n int64) error {
-	return f.mutate(OpAllocate, change{off: off + n, grow: true})
+	return f.mutate(OpAllocate, &change{off: off + n, grow: true})
 }
 
 func (f *file) ZeroFill(off, n int64) error {
 	if n <= 0 {
 		return f.usable(OpZero, true)
 	}
-	return f.mutate(OpZero, change{off: off, data: make([]byte, n)})
+	return f.mutate(OpZero, &change{off: off, data: make([]byte, n)})
 }
 
 func (f *file) Sync() error {

@@ -122,6 +122,21 @@ func (c *change) apply(b []byte) []byte {
 	}
 }
 
+// fit cuts a change to what grows the file by room at most, as a file system does that takes block by block; false if it had to.
+func (n *node) fit(c *change, room int64) bool {
+	have := int64(len(n.data.b))
+	end := c.off + int64(len(c.data))
+	if end-have <= room || c.data == nil && !c.grow {
+		return true
+	}
+	if c.data == nil {
+		c.off = have + room
+	} else {
+		c.data = c.data[:max(0, have+room-c.off)]
+	}
+	return false
+}
+
 // change makes a change that is to be seen but not durable.
 func (n *node) change(c change) error {
 	n.data.put(&c)
