@@ -67,10 +67,19 @@ type Offsets struct {
 	LeaderEpoch                                 int32
 }
 
-// Log is one partition. Until it is loaded it costs no descriptor, no map, and less than a KiB.
+// identity is what stays of a LogSpec.
+type identity struct {
+	Topic       string
+	Partition   int32
+	LeaderEpoch int32
+	TopicID     [16]byte
+}
+
+// Log is one partition. Until it is loaded it costs no descriptor, no map, and less than a KiB. There may be 100,000: its size, and those of
+// state and segment.Segment, are watched by TestSizes.
 type Log struct {
 	e     *Engine
-	spec  LogSpec
+	spec  identity
 	cfg   atomic.Pointer[LogConfig]
 	pub   published
 	segs  atomic.Pointer[[]*segment.Segment] // in order, never changed in place; nil until loaded
@@ -78,25 +87,27 @@ type Log struct {
 	watch watchList
 
 	loaded atomic.Bool
+	listed atomic.Bool // it is in the flusher's list
+	naming atomic.Bool // syncNamesLater runs
+	// freshDir: the directory was made by this process, and its name and metadata are not yet durable either.
+	freshDir atomic.Bool
+	// leaving counts the detached groups of segments whose names need not be gone: until they are, the journal has the log start.
+	leaving atomic.Int32
+	shared  [2]bool // see shared.logs
+	isNew   bool    // LogSpec.New
+	// unsure: a load that found no room has written what was not synced. Guarded by mu.
+	unsure  bool
+	sealing bool // somebody works on seals; guarded by syncMu
+
 	stored atomic.Int64 // what StoredBytes found, and 1, while it is not loaded
-	listed atomic.Bool  // it is in the flusher's list
 	failed atomic.Pointer[failure]
 	// names counts changes of the journal's line, directory entries and epochs; those up to namesSynced are durable. It goes up behind
 	// the sync, so that no commit passes one that still runs.
 	names, namesSynced atomic.Int64
-	naming             atomic.Bool // syncNamesLater runs
-	// leaving counts the detached groups of segments whose names need not be gone: until they are, the journal has the log start.
-	leaving atomic.Int32
-	// freshDir: the directory was made by this process, and its name and metadata are not yet durable either.
-	freshDir atomic.Bool
-
-	shared     [2]bool // see shared.logs
-	sharedName string  // the committer's
+	sharedName         string // the committer's
 
 	mu sync.Mutex // guards st; held over appends to the page cache, and by nothing that only looks
 	st *state
-	// unsure: a load that found no room has written what was not synced. Guarded by mu.
-	unsure bool
 
 	// pathMu is held by background work that uses names in the directory, and by its renaming. Taken after mu, before syncMu.
 	pathMu sync.Mutex
@@ -105,8 +116,7 @@ type Log struct {
 	rolled   []*segment.Segment // left by a roll with unsynced writes
 	syncing  mark               // what the sync that runs covers; the committer's
 	seals    []seal             // rolled segments to be sealed, in order
-	sealing  bool
-	unsealed []seal // no longer to be sealed, as retention took them first or they were before, but their snapshots may be needed yet
+	unsealed []seal             // no longer to be sealed, as retention took them first or they were before, but their snapshots may be needed yet
 }
 
 type failure struct{ err error }
@@ -132,12 +142,11 @@ type state struct {
 
 // OpenLog makes a log known. It does no I/O.
 func (e *Engine) OpenLog(spec LogSpec) *Log {
-	l := &Log{e: e, spec: spec}
+	l := &Log{e: e, spec: identity{spec.Topic, spec.Partition, spec.LeaderEpoch, spec.TopicID}, isNew: spec.New}
 	if spec.Config == nil {
 		spec.Config = &DefaultLogConfig
 	}
 	l.cfg.Store(spec.Config)
-	l.spec.Config = nil
 	l.item.Init(l, 0)
 	e.mu.Lock()
 	e.logs[l] = struct{}{}

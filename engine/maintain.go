@@ -460,7 +460,7 @@ func (l *Log) remove() {
 		l.e.memory.Add(-s.Size())
 		s.Retire()
 	}
-	if !l.spec.New || l.st.dirMade {
+	if !l.isNew || l.st.dirMade {
 		l.e.setAside(l.dir(), gone, l.cfg.Load().FileDeleteDelayMs)
 	}
 	l.e.journal.forget(l.name())

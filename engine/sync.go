@@ -310,7 +310,7 @@ func (l *Log) writeSnapshot(offset int64, b []byte) error {
 // is new.
 func (l *Log) makeDir() error {
 	fsys := l.e.cfg.FS
-	if l.spec.New {
+	if l.isNew {
 		l.e.setAside(l.dir(), nil, 0)
 	}
 	if err := fsys.MkdirAll(l.dir()); err != nil {

@@ -30,7 +30,7 @@ func (s *Segment) LocateCached(offset int64) (Position, error) {
 func (x *sparse) ready(key int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return len(x.tail) > 0 && x.key(x.tail) <= key || len(x.mapped) >= x.disk
+	return len(x.tail) > 0 && x.key(x.tail) <= key || len(x.mapped()) >= x.disk
 }
 
 // readAt reads what the walk is to look at.

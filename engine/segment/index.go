@@ -22,28 +22,65 @@ const (
 
 // sparse is a sorted file of fixed entries with the newest ones in memory. Keys are the first 4 or 8 bytes of an entry.
 type sparse struct {
-	seg    *Segment
-	suffix string
-	width  int // of an entry
+	seg *Segment
+	of  entrySize // says which of the two indexes it is
+	gen int32     // counts replacements of everything; guarded by mu
 
-	mu     sync.Mutex // guards what follows; held over memory and page-cache work only
-	disk   int        // bytes of the file that count
-	tail   []byte     // entries after those
-	mapped []byte     // of the file, when mapped
-	err    error      // the file cannot be used: to be rebuilt
-	gen    int        // counts replacements of everything
+	mu   sync.Mutex // guards what follows; held over memory and page-cache work only
+	disk int        // bytes of the file that count
+	tail []byte     // entries after those
+	rare *rare      // nil as a rule: a broker may have 100,000 segments
 }
 
-func (x *sparse) path() string { return x.seg.path(x.suffix) }
+type entrySize uint8
+
+// rare is what few indexes have at a time.
+type rare struct {
+	mapped []byte // of the file, when mapped
+	err    error  // the file cannot be used: to be rebuilt
+}
+
+func (x *sparse) path() string {
+	if x.of == offsetEntry {
+		return x.seg.path(IndexSuffix)
+	}
+	return x.seg.path(TimeIndexSuffix)
+}
+
+func (x *sparse) width() int { return int(x.of) }
+
+// mapped is the file, nil when it is not mapped. mu is held.
+func (x *sparse) mapped() []byte {
+	if x.rare == nil {
+		return nil
+	}
+	return x.rare.mapped
+}
+
+// broken is why the file cannot be used, nil if it can. mu is held.
+func (x *sparse) broken() error {
+	if x.rare == nil {
+		return nil
+	}
+	return x.rare.err
+}
+
+// note sets what mapped and broken say. mu is held.
+func (x *sparse) note(mapped []byte, err error) {
+	x.rare = nil
+	if mapped != nil || err != nil {
+		x.rare = &rare{mapped, err}
+	}
+}
 
 func (x *sparse) count() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return (x.disk + len(x.tail)) / x.width
+	return (x.disk + len(x.tail)) / x.width()
 }
 
 func (x *sparse) key(e []byte) int64 {
-	if x.width == offsetEntry {
+	if x.of == offsetEntry {
 		return int64(int32(binary.BigEndian.Uint32(e)))
 	}
 	return int64(binary.BigEndian.Uint64(e))
@@ -56,12 +93,13 @@ func (x *sparse) floor(key int64) (e entry, ok bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(x.tail) > 0 && x.key(x.tail) <= key {
-		n := search(len(x.tail)/x.width, func(i int) bool { return x.key(x.tail[i*x.width:]) <= key })
-		copy(e[:x.width], x.tail[(n-1)*x.width:])
+		w := x.width()
+		n := search(len(x.tail)/w, func(i int) bool { return x.key(x.tail[i*w:]) <= key })
+		copy(e[:w], x.tail[(n-1)*w:])
 		return e, true, nil
 	}
-	if x.err != nil {
-		return e, false, x.err
+	if err := x.broken(); err != nil {
+		return e, false, err
 	}
 	if x.disk == 0 {
 		return e, false, nil
@@ -83,13 +121,14 @@ func search(n int, ok func(i int) bool) int {
 }
 
 func (x *sparse) floorDisk(key int64) (e entry, ok bool, err error) {
-	if len(x.mapped) < x.disk {
+	if len(x.mapped()) < x.disk {
 		if err := x.remap(); err != nil {
-			x.err = err
+			x.note(nil, err)
 			return e, false, err
 		}
 	}
-	if x.mapped == nil {
+	mapped, w := x.mapped(), x.width()
+	if mapped == nil {
 		return x.floorRead(key)
 	}
 	// The file may have been cut behind our back: touching the map is then a fault, which must not end the process.
@@ -98,14 +137,15 @@ func (x *sparse) floorDisk(key int64) (e entry, ok bool, err error) {
 		debug.SetPanicOnFault(old)
 		if r := recover(); r != nil {
 			err = &CorruptError{File: x.path(), Err: fmt.Errorf("fault in map: %v", r)}
-			x.err, ok = err, false
+			x.note(mapped, err)
+			ok = false
 		}
 	}()
-	n := search(x.disk/x.width, func(i int) bool { return x.key(x.mapped[i*x.width:]) <= key })
+	n := search(x.disk/w, func(i int) bool { return x.key(mapped[i*w:]) <= key })
 	if n == 0 {
 		return e, false, nil
 	}
-	copy(e[:x.width], x.mapped[(n-1)*x.width:])
+	copy(e[:w], mapped[(n-1)*w:])
 	return e, true, nil
 }
 
@@ -124,35 +164,39 @@ func (x *sparse) remap() error {
 		return nil
 	}
 	file, err := x.seg.files.FS.Open(x.path(), vfs.ReadOnly)
+	var mapped []byte
 	if err == nil {
-		x.mapped, err = file.Map(x.disk)
+		mapped, err = file.Map(x.disk)
 		file.Close()
 	}
 	if err != nil {
 		x.seg.files.maps.Add(-1)
+		return err
 	}
-	return err
+	x.note(mapped, x.broken())
+	return nil
 }
 
 func (x *sparse) floorRead(key int64) (e entry, ok bool, err error) {
 	file, err := x.seg.files.FS.Open(x.path(), vfs.ReadOnly)
 	if err != nil {
-		x.err = err
+		x.note(nil, err)
 		return e, false, err
 	}
 	defer file.Close()
 	var rerr error
+	w := x.width()
 	read := func(i int) bool {
-		if _, err := file.ReadAt(e[:x.width], int64(i*x.width)); err != nil {
+		if _, err := file.ReadAt(e[:w], int64(i*w)); err != nil {
 			rerr = err
 		}
 		return x.key(e[:]) <= key
 	}
-	n := search(x.disk/x.width, read)
+	n := search(x.disk/w, read)
 	if n > 0 {
 		read(n - 1)
 	}
-	x.err = rerr
+	x.note(nil, rerr)
 	return e, n > 0 && rerr == nil, rerr
 }
 
@@ -163,9 +207,9 @@ func (x *sparse) unmap() {
 }
 
 func (x *sparse) unmapLocked() {
-	if x.mapped != nil {
-		x.seg.files.FS.Unmap(x.mapped)
-		x.mapped = nil
+	if m := x.mapped(); m != nil {
+		x.seg.files.FS.Unmap(m)
+		x.note(nil, x.broken())
 		x.seg.files.maps.Add(-1)
 	}
 }
@@ -275,11 +319,12 @@ func (x *sparse) adopt() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		size, err = 0, nil
-	case err == nil && size%int64(x.width) != 0:
+	case err == nil && size%int64(x.width()) != 0:
 		err = &CorruptError{File: x.path(), Offset: size, Err: errors.New("index ends inside an entry")}
 	}
 	x.mu.Lock()
-	x.disk, x.err = int(size), err
+	x.disk = int(size)
+	x.note(x.mapped(), err)
 	x.mu.Unlock()
 }
 
@@ -287,7 +332,7 @@ func (x *sparse) adopt() {
 func (x *sparse) reset() {
 	x.mu.Lock()
 	x.unmapLocked()
-	x.disk, x.tail, x.err = 0, nil, nil
+	x.disk, x.tail, x.rare = 0, nil, nil
 	x.gen++
 	x.mu.Unlock()
 }
@@ -297,7 +342,7 @@ func (x *sparse) reset() {
 func (x *sparse) replace(entries []byte) {
 	x.mu.Lock()
 	x.unmapLocked()
-	x.disk, x.tail, x.err = 0, entries, nil
+	x.disk, x.tail, x.rare = 0, entries, nil
 	x.gen++
 	x.mu.Unlock()
 }
@@ -305,6 +350,6 @@ func (x *sparse) replace(entries []byte) {
 // fail has look-ups in the file fail from now on, so that the index is rebuilt.
 func (x *sparse) fail(err error) {
 	x.mu.Lock()
-	x.err = err
+	x.note(x.mapped(), err)
 	x.mu.Unlock()
 }

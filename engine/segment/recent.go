@@ -4,7 +4,7 @@ import "sync"
 
 // recentMax is how many of the last batches are found without the index: consumers that keep up ask for these.
 const (
-	recentMin = 2
+	recentMin = 1
 	recentMax = 32
 )
 

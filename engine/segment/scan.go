@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"sync"
+	"time"
 
 	"kaas/engine/vfs"
 )
@@ -229,7 +230,7 @@ func (s *Segment) rebuildIndex() error {
 	if s.rebuilt.Load() {
 		return nil
 	}
-	fresh := s.files.New(s.format, s.dir, s.base, s.created)
+	fresh := s.files.New(s.format, s.dir, s.base, time.UnixMilli(s.createdMs))
 	r, err := s.Acquire()
 	if err != nil {
 		return err

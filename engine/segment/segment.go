@@ -34,11 +34,11 @@ type Options struct {
 // Segment is one segment. Methods that say "writer" are called by one goroutine at a time, the holder of the log's mutex;
 // the others by anyone. A segment that was only listed costs no descriptor and no map.
 type Segment struct {
-	base    int64
-	dir     string
-	files   *Files
-	format  Format
-	created time.Time
+	base      int64
+	dir       string
+	files     *Files
+	format    Format
+	createdMs int64 // clock when this process made or found it
 
 	size atomic.Int64 // of good data, in bytes
 	next atomic.Int64 // offset after the last batch; base when empty
@@ -59,10 +59,10 @@ type Segment struct {
 	recent       recent
 	hints        hints
 	lastSize     atomic.Int32 // of the last batch looked up, in bytes
+	used         atomic.Bool  // since the cache last looked
 
 	openMu    sync.Mutex // guards opening
 	ref       atomic.Pointer[FileRef]
-	used      atomic.Bool  // since the cache last looked
 	writes    atomic.Int64 // counts changes of the file, before and after each: a sync covers what it saw finished
 	synced    atomic.Int64 // writes that the last sync covered
 	syncMu    sync.Mutex   // one sync at a time: an error is reported by the kernel only once; guards syncErr
@@ -82,9 +82,9 @@ type Segment struct {
 
 // New describes a segment without touching the disk.
 func (f *Files) New(format Format, dir string, base int64, now time.Time) *Segment {
-	s := &Segment{base: base, dir: dir, files: f, format: format, created: now, slot: -1, step: allocFirst, lastTime: math.MinInt64}
-	s.index.seg, s.index.suffix, s.index.width = s, IndexSuffix, offsetEntry
-	s.times.seg, s.times.suffix, s.times.width = s, TimeIndexSuffix, timeEntry
+	s := &Segment{base: base, dir: dir, files: f, format: format, createdMs: now.UnixMilli(), slot: -1, step: allocFirst, lastTime: math.MinInt64}
+	s.index.seg, s.index.of = s, offsetEntry
+	s.times.seg, s.times.of = s, timeEntry
 	s.next.Store(base)
 	s.maxTime.Store(-1)
 	s.maxTimeAt.Store(-1)
@@ -246,7 +246,7 @@ func (s *Segment) Age(maxTimestamp int64, now time.Time) int64 {
 	if first := s.FirstMs(); first >= 0 && maxTimestamp >= 0 {
 		return maxTimestamp - first
 	}
-	return now.Sub(s.created).Milliseconds()
+	return now.UnixMilli() - s.createdMs
 }
 
 // ModifiedMs is when the segment was last appended to: by the clock, or by its records if that was before this process.
@@ -267,7 +267,7 @@ func (s *Segment) NewestMs() int64 {
 	if t := s.modified.Load(); t != 0 {
 		return t
 	}
-	return s.created.UnixMilli()
+	return s.createdMs
 }
 
 // Sync makes the data of the log file durable. After a failure it fails for good: what the kernel did with the pages is
@@ -536,7 +536,9 @@ func (s *Segment) locate(offset int64, cached bool) (Position, error) {
 // found remembers what the next look-up of the same reader may want.
 func (s *Segment) found(p *Position) {
 	s.lastSize.Store(int32(p.Size))
-	s.hints.put(p.Last+1, p.Pos+int64(p.Size))
+	if p.Last+1 < s.next.Load() {
+		s.hints.put(p.Last+1, p.Pos+int64(p.Size))
+	}
 }
 
 // indexGapMax is how far a look-up walks before it holds the index for short.

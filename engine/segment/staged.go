@@ -32,7 +32,7 @@ var indexSuffixes = [...]string{IndexSuffix, TimeIndexSuffix, TxnIndexSuffix}
 // *.cleaned. What a failed attempt left under these names is removed. Until Settle its log file is held open and its indexes
 // are in memory, so that readers need no names while these change.
 func (f *Files) NewCleaned(format Format, dir string, base int64, like *Segment) (*Segment, error) {
-	s := f.New(format, dir, base, like.created)
+	s := f.New(format, dir, base, time.UnixMilli(like.createdMs))
 	s.stage.Store(stageCleaned)
 	s.modified.Store(like.modified.Load())
 	s.next.Store(base)

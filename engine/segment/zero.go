@@ -16,10 +16,10 @@ const (
 type zeroing struct {
 	done    atomic.Int64 // below this the file is zeros or data, synced; appends below it need no lock
 	running atomic.Bool
+	gen     int32 // counts resets; guarded by mu
 
-	mu       sync.Mutex // guards what follows, and is held while a chunk is written
+	mu       sync.Mutex // guards gen and reserved, and is held while a chunk is written
 	reserved int64      // end of what appends have taken; zeros only go behind it
-	gen      int        // counts resets
 }
 
 // reserve keeps the filler away from [.., end): called before a write that ends there.
