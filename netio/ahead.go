@@ -2,6 +2,7 @@ package netio
 
 import (
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -105,6 +106,8 @@ type readAhead struct {
 	cold   bool // a worker goes before the connection
 	calm   int  // looks without a miss in a row
 	missed bool // the last one found something missing
+	timed  bool // the connection's, as of when the work was given away
+	nanos  int64
 }
 
 // aheads are the workers that read ahead, at most Config.ReadAheadThreads. Those that have nothing to do end.
@@ -134,7 +137,7 @@ func (l *Loop) waitsForDisk(c *Conn, p *Part) bool {
 		}
 		a.cold, a.calm = true, 0
 	}
-	a.reply, a.busy = c.head, true
+	a.reply, a.busy, a.timed = c.head, true, c.timed
 	l.stats.coldReads.Add(1)
 	l.server.readAhead(a)
 	return true
@@ -177,7 +180,13 @@ func (s *Server) runAheads() {
 		s.aheads.waiting[0] = nil
 		s.aheads.waiting = s.aheads.waiting[1:]
 		s.aheads.mu.Unlock()
-		a.read(k, s.cfg.ReadAheadBytes)
+		if a.timed {
+			began := time.Now()
+			a.read(k, s.cfg.ReadAheadBytes)
+			a.nanos = int64(time.Since(began))
+		} else {
+			a.read(k, s.cfg.ReadAheadBytes)
+		}
 		a.conn.loop.Post(a)
 	}
 }
@@ -229,6 +238,7 @@ func (a *readAhead) read(k *looker, more int) {
 func (a *readAhead) Run() {
 	c := a.conn
 	a.busy = false
+	c.nanos, a.nanos = c.nanos+a.nanos, 0
 	if c.closed {
 		c.loop.recycle(a.reply)
 		a.reply = nil

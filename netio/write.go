@@ -83,6 +83,7 @@ func (l *Loop) turn(c *Conn) {
 	}
 	if !c.blocked {
 		var err error
+		began := c.clock()
 		if c.sec == nil {
 			err = l.write(c)
 		} else {
@@ -91,6 +92,7 @@ func (l *Loop) turn(c *Conn) {
 				c.sec.account()
 			}
 		}
+		c.spent(began)
 		if err != nil {
 			c.Close(err)
 			return
