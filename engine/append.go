@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -351,9 +350,6 @@ func (l *Log) undoRun(cause error) error {
 		}
 	}
 	st.end = st.run.start
-	if errors.Is(cause, segment.ErrUndo) {
-		l.e.group.Poison(&l.item, cause)
-	}
 	return err
 }
 
@@ -441,6 +437,11 @@ func (l *Log) needNames() {
 // roll begins a new segment at the end of the log. The old one is sealed in the background.
 func (l *Log) roll(now time.Time) error {
 	st := l.st
+	if active := l.active(); active != nil {
+		if err := active.Mend(); err != nil {
+			return fmt.Errorf("%w: %w", ErrStorage, err)
+		}
+	}
 	if len(*l.segs.Load()) > 0 && l.e.cfg.Storage == Disk {
 		// A start takes all segments but the last of a clean log for whole. So a power cut must not leave this one and take the line that
 		// says dirty. It is durable since the first commit as a rule; a roll before that waits here.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"kaas/engine/vfs"
+	"kaas/engine/vfs/crashfs"
 )
 
 func withFaults(t *testing.T, change ...func(*Config)) (*fixture, *faultFS) {
@@ -67,24 +69,64 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestUndoFails: a partial write that cannot be cut away takes the log offline; what was there stays readable.
+// TestUndoFails: batches that were written whole before the write failed, and cannot be cut away, are refused and nothing is appended before
+// they are gone: a recovery would find them behind a shorter append of their size, or before a new segment. Nothing goes offline.
 func TestUndoFails(t *testing.T) {
-	f, ffs := withFaults(t)
-	l := f.log(true, nil)
-	f.append(l, spec{})
-	ffs.set(func(f *faultFS) { f.write, f.truncate = errIO, errIO })
-	tryAppend(l, spec{})
-	ffs.set(func(f *faultFS) { f.write, f.truncate = nil, nil })
-	if en := tryAppend(l, spec{}); !errors.Is(en[0].Err, ErrStorage) || l.Err() == nil {
-		t.Errorf("append to a log in doubt: %v, offline %v", en[0].Err, l.Err())
-	}
-	if got := f.readAll(l, 0); len(got) != 1 {
-		t.Errorf("read %v", got)
-	}
-	f.kill()
-	l = f.reopen(nil)
-	if e := f.append(l, spec{}); e.BaseOffset != 1 {
-		t.Errorf("after a restart the half batch is cut: next offset %d", e.BaseOffset)
+	const some = 100
+	for _, c := range []struct {
+		what string
+		next int // size of what is appended when the file can be cut
+		want []int64
+	}{{"over them", some, []int64{0, 1}}, {"in a new segment", 8 * some, []int64{0, 1}}, {"nothing", 0, []int64{0, 1, 2}}} {
+		t.Run(c.what, func(t *testing.T) {
+			d, faults := crashfs.New(), crashfs.Rules("")
+			f := newFixture(t, func(c *Config) { c.FS, c.Dir, c.Durability = faults.FS(d), modelDir, PageCache })
+			f.e.work.max = 0 // a seal would cut too
+			l := f.log(true, small(1300))
+			f.append(l, spec{size: 5 * some})
+			set := func(rule string) {
+				if err := faults.Set(rule); err != nil {
+					t.Fatal(err)
+				}
+			}
+			refused := func(en []Entry, want error) {
+				t.Helper()
+				for i := range en {
+					if !errors.Is(en[i].Err, ErrStorage) || !errors.Is(en[i].Err, want) {
+						t.Errorf("entry %d: %v", i, en[i].Err)
+					}
+				}
+				wantOffsets(t, l, Offsets{HighWatermark: 1, LastStable: 1, LogEnd: 1})
+				if got := f.readAll(l, 0); l.Err() != nil || len(got) != 1 {
+					t.Errorf("read %v, offline: %v", got, l.Err())
+				}
+			}
+			set("1st write of *.log: short ENOSPC; truncate of *.log: EIO") // the first two are written
+			refused(tryAppend(l, spec{size: some}, spec{size: some}, spec{size: some}, spec{size: some}), errNoSpace)
+			refused(tryAppend(l, spec{size: some}), errIO)
+			refused(tryAppend(l, spec{size: 8 * some}), errIO)
+			set("")
+			if c.next > 0 {
+				if e := f.append(l, spec{size: c.next, tag: 7}); e.BaseOffset != 1 {
+					t.Errorf("appended at %d", e.BaseOffset)
+				}
+			}
+			killed := d.Clone()
+			f.e.work.max = 1
+			f = onDisk(t, killed, PageCache)
+			l = f.reload(small(1300))
+			if got := f.readAll(l, 0); !slices.Equal(got, c.want) {
+				t.Errorf("after a kill: %v, want %v", got, c.want)
+			}
+			want := batch(spec{size: c.next, tag: 7}).Data
+			b := make([]byte, len(want))
+			if n, _, err := l.ReadBytes(b, 1, ReadUncommitted); c.next > 0 && (err != nil || n != len(b) || !bytes.Equal(b[61:], want[61:])) {
+				t.Errorf("the second batch is not what was stored: %d bytes, %v", n, err)
+			}
+			if e := f.append(l, spec{}); e.BaseOffset != c.want[len(c.want)-1]+1 {
+				t.Errorf("then appended at %d", e.BaseOffset)
+			}
+		})
 	}
 }
 

@@ -76,6 +76,7 @@ type Segment struct {
 	stage  atomic.Int32            // of the files' names, see staged.go
 	pinned atomic.Pointer[FileRef] // the log file of a staged segment
 	opens  atomic.Int32            // open log files: more than one while readers hold those that the cache let go
+	torn   bool                    // the file is longer than allocated: see Mend. Writer's
 
 	zero zeroing
 }
@@ -121,8 +122,8 @@ func (s *Segment) Create() error {
 }
 
 // Write appends n bytes of whole batches, already stamped, at Size. After an error nothing was appended: what may have
-// been written is cut away again. ErrUndo is joined when that failed too, and then the file must not be appended to. Writer.
-// Size moves only with Note, so that readers never see batches of which the log has not decided yet.
+// been written, or allocated, is cut away again. Where that fails too it is done before the next write, and nothing is written until it
+// succeeds (see Mend). Size moves only with Note, so that readers never see batches of which the log has not decided yet. Writer.
 func (s *Segment) Write(bufs [][]byte, n int64, o *Options) error {
 	r, err := s.Acquire()
 	if err != nil {
@@ -130,6 +131,9 @@ func (s *Segment) Write(bufs [][]byte, n int64, o *Options) error {
 	}
 	defer r.Release()
 	at := s.size.Load()
+	if err := s.mend(r.file); err != nil {
+		return err
+	}
 	if err := s.reserve(r.file, at+n, o); err != nil {
 		return err
 	}
@@ -137,30 +141,66 @@ func (s *Segment) Write(bufs [][]byte, n int64, o *Options) error {
 	defer s.writes.Add(1)
 	s.zero.reserve(at + n)
 	if _, err := r.file.WriteVAt(bufs, at); err != nil {
-		if uerr := r.file.Truncate(at); uerr != nil {
-			return errors.Join(err, ErrUndo, uerr)
-		}
 		s.allocated = at
+		err = errors.Join(err, s.cut(r.file))
 		s.zero.reset(at)
 		return err
 	}
 	return nil
 }
 
-// ErrUndo says that a partial write could not be undone.
-var ErrUndo = errors.New("segment: partial write could not be cut away")
+// Mend cuts away what a failed write has left behind the data, if that could not be done then. Nothing may follow until it is: what lies
+// there may be whole batches, that nobody was told are stored, and behind a shorter write, or in front of a new segment, a recovery would take
+// them for some. Writer.
+func (s *Segment) Mend() error {
+	if !s.torn {
+		return nil
+	}
+	r, err := s.Acquire()
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	return s.mend(r.file)
+}
 
-// reserve allocates the file up to end at least. ENOSPC comes from here, before anything is written.
+func (s *Segment) mend(file vfs.File) error {
+	if !s.torn {
+		return nil
+	}
+	s.writes.Add(1)
+	defer s.writes.Add(1)
+	return s.cut(file)
+}
+
+// cut ends the file where it is known to be allocated.
+func (s *Segment) cut(file vfs.File) error {
+	s.zero.stop() // zeros behind that would make it longer again
+	err := file.Truncate(s.allocated)
+	s.torn = err != nil
+	return err
+}
+
+// aheadShare is the part of what the file system has free that is allocated ahead at most: with less and less room, what one segment takes
+// is not missed by others.
+const aheadShare = 16
+
+// reserve allocates the file up to end at least. ENOSPC comes from here, before anything is written; what an allocation that failed has
+// taken is given back.
 func (s *Segment) reserve(file vfs.File, end int64, o *Options) error {
 	if end <= s.allocated {
 		return nil
 	}
-	to := min(s.allocated+s.step, max(o.MaxBytes, end))
-	to = max(to, end)
-	err := file.Allocate(s.allocated, to-s.allocated)
-	if err != nil && to > end {
-		to = end // a nearly full disk: no room ahead, perhaps for this
-		err = file.Allocate(s.allocated, to-s.allocated)
+	to := max(end, min(s.allocated+s.step, max(o.MaxBytes, end)))
+	if to > end && !s.files.memory {
+		if room, err := s.files.FS.Space(s.dir); err == nil {
+			to = min(to, end+room.Free/aheadShare)
+		}
+	}
+	err := s.allocate(file, to)
+	if err != nil && to > end && !s.torn {
+		to = end // somebody else took the room ahead; perhaps there is some for this
+		err = s.allocate(file, to)
 	}
 	if err != nil {
 		return err
@@ -168,6 +208,14 @@ func (s *Segment) reserve(file vfs.File, end int64, o *Options) error {
 	s.allocated = to
 	s.step = min(2*s.step, allocMax)
 	return nil
+}
+
+func (s *Segment) allocate(file vfs.File, to int64) error {
+	err := file.Allocate(s.allocated, to-s.allocated)
+	if err != nil {
+		err = errors.Join(err, s.cut(file))
+	}
+	return err
 }
 
 // Note takes one written batch into account: indexes, size, timestamps. info has its final offsets. Writer.
@@ -394,7 +442,7 @@ func (s *Segment) trim(later bool) error {
 	if err != nil {
 		return err
 	}
-	s.allocated, s.step = size, allocFirst
+	s.allocated, s.step, s.torn = size, allocFirst, false
 	s.zero.reset(size)
 	if later {
 		return nil

@@ -72,14 +72,14 @@ func (s *Segment) ZeroAhead() error {
 		return nil
 	}
 	defer r.Release()
+	z.mu.Lock()
+	gen := z.gen // before the size: a cut that comes after it ends this
+	at := max(z.done.Load(), z.reserved)
+	z.mu.Unlock()
 	size, err := r.file.Size()
 	if err != nil {
 		return nil
 	}
-	z.mu.Lock()
-	gen := z.gen
-	at := max(z.done.Load(), z.reserved)
-	z.mu.Unlock()
 	to := min(at+zeroStep, size)
 	for at < to {
 		z.mu.Lock()
