@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // A write into the page cache can stall: above the kernel's limits of dirty pages it holds a writer back for 10 to 200 ms at a time, and
@@ -14,9 +16,11 @@ import (
 // cost the least, until some have stalled; from then on whole Produce requests go to workers, with their connections held, and
 // come back when no append has stalled for stallCalmMs. An episode costs the loop one stall or a few.
 //
-// A long append may also mean that the loop was preempted, which workers do not help against. So one that took kaas.append.stall.ms counts at once
-// only if the kernel has more dirty pages than it lets pass freely; else (limits of a control group, a slow journal) when within
-// a second such appends have taken stallSure times as long together.
+// A long append may also mean that the loop was preempted, which workers do not help against: they cost a copy and two switches of goroutines
+// for each request, twice the processor time with librdkafka's requests of 1 MB, on a machine that has too little of it already. So after
+// a long append the kernel is asked, before and after each, how often the thread went to sleep; one in which it never did was preempted, and does not count.
+// Of the others one that took kaas.append.stall.ms counts at once only if the kernel has more dirty pages than it lets pass freely; else
+// (limits of a control group, a slow journal) when within a second such appends have taken stallSure times as long together.
 //
 // Left aside: appends on a goroutine of their own always, two switches of goroutines and a copy of each request; and write-back paced by
 // sync_file_range, which puts stalls off and cannot prevent them when producers are faster than the disk for long.
@@ -32,8 +36,11 @@ type stalls struct {
 	least time.Duration // what is a stall; 0: nothing is
 	slots chan struct{} // one for each worker that appends while they do
 	until atomic.Int64  // ms on the service's clock: appends go to workers before that
+	watch atomic.Int64  // ns since start: the sleeps of threads are counted before that
 	seen  atomic.Int64
 	start time.Time // Since reads the monotonic clock alone: half the cost of Now
+
+	sleeps func() (thread int, sleeps int64) // threadSleeps
 
 	mu    sync.Mutex // guards the rest
 	since int64      // ms, when the window began
@@ -41,21 +48,59 @@ type stalls struct {
 }
 
 func (st *stalls) init(ms, threads int) {
-	st.start = time.Now()
+	st.start, st.sleeps = time.Now(), threadSleeps
 	st.least = time.Duration(ms) * time.Millisecond
 	st.slots = make(chan struct{}, max(1, threads))
 }
 
-// clock is when an append begins.
-func (st *stalls) clock() time.Duration { return time.Since(st.start) }
+// mark is where an append began.
+type mark struct {
+	at     time.Duration // since the start
+	thread int           // 0: its sleeps were not counted
+	sleeps int64         // of the thread until then
+}
 
-// note takes an append into account that began at a time of clock.
-func (st *stalls) note(began time.Duration, now func() int64) {
-	if took := st.clock() - began; st.least > 0 && took >= st.least {
-		st.seen.Add(1)
-		if at := now(); dirtyPressed() || st.enough(took, at) {
-			st.until.Store(at + stallCalmMs)
-		}
+// clock marks when an append begins.
+func (st *stalls) clock() mark {
+	m := mark{at: time.Since(st.start)}
+	if int64(m.at) < st.watch.Load() {
+		m.thread, m.sleeps = st.sleeps()
+	}
+	return m
+}
+
+// threadSleeps counts how often this thread gave up its processor to wait for something.
+func threadSleeps() (thread int, sleeps int64) {
+	var usage unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &usage) != nil {
+		return 0, 0
+	}
+	return unix.Gettid(), usage.Nvcsw
+}
+
+// preempted tells whether the thread of m has waited for nothing but a processor since. Of a goroutine that has changed its thread it is not known.
+func (st *stalls) preempted(m mark) bool {
+	if m.thread == 0 {
+		return false
+	}
+	thread, sleeps := st.sleeps()
+	return thread == m.thread && sleeps == m.sleeps
+}
+
+// note takes an append into account.
+func (st *stalls) note(m mark, now func() int64) {
+	ended := time.Since(st.start)
+	took := ended - m.at
+	if st.least == 0 || took < st.least {
+		return
+	}
+	st.seen.Add(1)
+	st.watch.Store(int64(ended + stallCalmMs*time.Millisecond))
+	if st.preempted(m) {
+		return
+	}
+	if at := now(); dirtyPressed() || st.enough(took, at) {
+		st.until.Store(at + stallCalmMs)
 	}
 }
 
