@@ -2,7 +2,9 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"kaas/engine/compact"
@@ -48,7 +50,7 @@ func (c *cleaner) pick() *toClean {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy[best.log] {
+	if c.busy[best.log] || c.halves[best.log] != nil {
 		return nil // another thread took it meanwhile
 	}
 	c.busy[best.log] = true
@@ -64,7 +66,7 @@ func (c *cleaner) candidates() (logs []*Log) {
 	defer c.e.mu.Unlock()
 	loads := 0
 	for l := range c.e.logs {
-		if !l.cfg.Load().Compact || l.Err() != nil || c.busy[l] || c.bad[l] {
+		if !l.cfg.Load().Compact || l.Err() != nil || c.busy[l] || c.bad[l] || c.halves[l] != nil {
 			continue
 		}
 		if !l.Loaded() {
@@ -134,6 +136,9 @@ func (l *Log) sealedEnd(active int64) int64 {
 func (c *cleaner) cleanLog(t *toClean) error {
 	l := t.log
 	began := time.Now()
+	if err := c.room(); err != nil {
+		return err
+	}
 	if err := l.e.journal.sync(); err != nil { // what sealedEnd said
 		return err
 	}
@@ -175,8 +180,31 @@ func (c *cleaner) job(t *toClean) *compact.Job {
 		NowMs:   l.e.cfg.Clock().UnixMilli(), RetentionMs: cfg.DeleteRetentionMs,
 		MaxBytes: l.segmentBytes(cfg), MaxIndexBytes: cfg.SegmentIndexBytes, IndexInterval: cfg.IndexIntervalBytes,
 		Buffer:   buffer,
-		Throttle: func(n int) error { return c.throttle(l, n) },
+		Throttle: func(n int) error { return c.pace(l, n) },
 	}
+}
+
+// cleanSpare is how much compaction leaves free of the file system, or a sixteenth of a small one: appends need it.
+const cleanSpare = 16 << 20
+
+// room is an error (ENOSPC) if there is too little left to compact now.
+func (c *cleaner) room() error {
+	if c.e.cfg.Storage == Memory {
+		return nil
+	}
+	s, err := c.e.cfg.FS.Space(c.e.cfg.Dir)
+	if err == nil && s.Free < min(cleanSpare, s.Total/16) {
+		err = fmt.Errorf("%d bytes of the file system are free: %w", s.Free, syscall.ENOSPC)
+	}
+	return err
+}
+
+// pace is called before n bytes are read or written.
+func (c *cleaner) pace(l *Log, n int) error {
+	if err := c.room(); err != nil {
+		return err
+	}
+	return c.throttle(l, n)
 }
 
 // throttle waits until n more bytes may be read or written, or until the settings change: one who waits by a low rate would wait for hours

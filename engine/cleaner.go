@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"kaas/engine/vfs"
@@ -60,9 +59,10 @@ type cleaner struct {
 	threads int           // that run
 	closed  bool
 	busy    map[*Log]bool
-	bad     map[*Log]bool    // not to be tried again before the next start
-	clean   map[string]int64 // by name of the log: first dirty offset
-	unsaved bool             // the file lacks something
+	bad     map[*Log]bool      // not to be tried again before the next start
+	halves  map[*Log]*swapping // what lacked room to be finished
+	clean   map[string]int64   // by name of the log: first dirty offset
+	unsaved bool               // the file lacks something
 
 	saveMu sync.Mutex // one write of the file at a time; taken before mu
 }
@@ -74,7 +74,7 @@ const (
 
 func (c *cleaner) open(e *Engine) error {
 	c.e, c.changed = e, make(chan struct{})
-	c.busy, c.bad, c.clean = map[*Log]bool{}, map[*Log]bool{}, map[string]int64{}
+	c.busy, c.bad, c.clean, c.halves = map[*Log]bool{}, map[*Log]bool{}, map[string]int64{}, map[*Log]*swapping{}
 	if e.cfg.Storage == Memory {
 		return nil
 	}
@@ -156,6 +156,10 @@ func (c *cleaner) forget(l *Log) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.bad, l)
+	if s := c.halves[l]; s != nil {
+		delete(c.halves, l)
+		s.cleaned.Retire()
+	}
 	if _, ok := c.clean[l.name()]; ok {
 		delete(c.clean, l.name())
 		c.unsaved = true
@@ -211,12 +215,52 @@ func (c *cleaner) run(id int) {
 	}
 }
 
-// close waits for the threads, once the engine's stop is closed. None is started after it.
+// close waits for the threads, once the engine's stop is closed. None is started after it. A swap that still lacks room is left to the next
+// start.
 func (c *cleaner) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.idle.Wait()
+	c.finishSwaps()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.halves {
+		s.cleaned.Retire()
+	}
+	clear(c.halves)
+}
+
+// putOff keeps a swap that lacks room until finishSwaps.
+func (c *cleaner) putOff(l *Log, s *swapping) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.Err() == ErrDeleted {
+		s.cleaned.Retire()
+		return
+	}
+	c.halves[l] = s
+}
+
+// finishSwaps tries to finish the swaps that were put off. Until then their logs are not compacted.
+func (c *cleaner) finishSwaps() {
+	c.mu.Lock()
+	all := map[*Log]*swapping{}
+	for l, s := range c.halves {
+		if !c.busy[l] && l.Err() == nil { // of a log that is offline the next start does it
+			all[l], c.busy[l] = s, true
+			delete(c.halves, l)
+		}
+	}
+	c.mu.Unlock()
+	for l, s := range all {
+		if err := l.finishSwap(s); err != nil && err != ErrDeleted {
+			c.e.cfg.Logger.Warn("a swap after compaction is not finished", "log", l.name(), "error", err)
+		}
+		c.mu.Lock()
+		delete(c.busy, l)
+		c.mu.Unlock()
+	}
 }
 
 // Clean compacts all logs that are due, one after the other, and returns how many cleans that took. The threads of
@@ -232,6 +276,7 @@ func (e *Engine) Clean() int {
 // cleanOne compacts the log that needs it most, and reports whether there was one and it went well.
 func (e *Engine) cleanOne() bool {
 	c := &e.cleaner
+	c.finishSwaps()
 	t := c.pick()
 	if t == nil {
 		return false
@@ -249,7 +294,7 @@ func (e *Engine) cleanOne() bool {
 		return true
 	case errors.Is(err, ErrDeleted), errors.Is(err, ErrClosed), errors.Is(err, errGone):
 	case errors.Is(err, fs.ErrNotExist) && t.log.pub.read().start > t.segs[0].Base(): // retention took it
-	case errors.Is(err, syscall.ENOSPC):
+	case vfs.NoRoom(err):
 		e.cfg.Logger.Warn("no room to compact a log", "log", t.log.name(), "error", err)
 	default:
 		e.cfg.Logger.Error("log could not be compacted; it is left as it is until the next start", "log", t.log.name(), "error", err)

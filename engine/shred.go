@@ -80,6 +80,10 @@ func (e *Engine) reap(dir string, segs []*segment.Segment, delayMs int64) {
 		if err == nil {
 			err = e.cfg.FS.Remove(dir)
 		}
+		if vfs.NoRoom(err) {
+			e.reap(dir, nil, shredBusyMs)
+			return
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && err != ErrClosed {
 			e.cfg.Logger.Warn("directory could not be removed", "dir", dir, "error", err)
 		}
@@ -112,6 +116,10 @@ func (l *Log) shredLater(names []string, segs []*segment.Segment, delayMs int64)
 			err := l.e.shred(l.dir()+"/"+name, l.inDir)
 			if err == ErrClosed || err == ErrDeleted {
 				return
+			}
+			if vfs.NoRoom(err) { // of a file system that needs some to give some
+				l.shredLater([]string{name}, nil, shredBusyMs)
+				continue
 			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				l.e.cfg.Logger.Warn("file could not be removed", "log", l.name(), "file", name, "error", err)

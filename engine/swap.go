@@ -48,51 +48,71 @@ func (l *Log) release() {
 	}
 }
 
+// swapping is a swap whose cleaned segment has become the truth: what is left is to be done, and is tried until there is room for it.
+type swapping struct {
+	group   []*segment.Segment
+	cleaned *segment.Segment
+	next    int64    // offset after its last batch
+	old     []string // log files that have lost their names
+	done    int      // steps
+}
+
 // swap puts a finished cleaned segment in the place of the group it was made from: on disk by the steps that FORMAT.md §8
 // states, in memory in one. next is the offset after its last batch. The names of the directory are held for one step at a
 // time. An error before the cleaned segment has become the truth leaves the log as it was; a later one takes it offline, and the
-// next start does the rest.
+// next start does the rest, save for a lack of room: then the cleaner does it when there is some.
 func (l *Log) swap(group []*segment.Segment, cleaned *segment.Segment, next int64) error {
 	if !l.claim(group) {
 		return errors.Join(errGone, l.abandon(cleaned))
 	}
-	defer l.release()
 	err := l.inDir(func() error { return errors.Join(cleaned.AdvanceIndexes(), l.e.cfg.FS.SyncDir(l.dir())) })
 	if err == nil {
 		err = l.inDir(cleaned.AdvanceLog)
 	}
 	if err != nil {
+		l.release()
 		return errors.Join(err, l.abandon(cleaned))
 	}
-	var old []string
-	for _, step := range []func() error{
-		func() error { return l.inDir(l.syncEntries) },
-		func() error { return l.publishSwap(group, cleaned) },
-		func() error { return l.removeSwapped(group, next, &old) },
-		func() error { return l.inDir(cleaned.AdvanceIndexes) },
-		func() error { return l.inDir(l.syncEntries) },
-		func() error {
-			return l.inDir(func() error {
-				if err := discardLog(group[0], &old); err != nil {
-					return err
-				}
-				return cleaned.AdvanceLog()
-			})
-		},
-		func() error { return l.inDir(l.syncEntries) },
-	} {
-		if err := step(); err != nil {
-			if errors.Is(err, ErrDeleted) {
-				cleaned.Retire()
-				return ErrDeleted
-			}
+	return l.finishSwap(&swapping{group: group, cleaned: cleaned, next: next})
+}
+
+// finishSwap goes on with a swap where it is. The log's segments stay claimed until it ends.
+func (l *Log) finishSwap(s *swapping) error {
+	for steps := l.swapSteps(s); s.done < len(steps); s.done++ {
+		err := steps[s.done]()
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, ErrDeleted):
+			s.cleaned.Retire()
+			err = ErrDeleted
+		case vfs.NoRoom(err):
+			l.e.cleaner.putOff(l, s)
+			return fmt.Errorf("a swap after compaction: %w", err)
+		default:
 			l.fail(fmt.Errorf("%w: a swap after compaction: %w", ErrStorage, err))
-			return err
 		}
+		l.release()
+		return err
 	}
-	cleaned.Settle()
-	l.shredLater(old, group, 0)
+	s.cleaned.Settle()
+	l.release()
+	l.shredLater(s.old, s.group, 0)
 	return nil
+}
+
+// swapSteps are the steps from where the cleaned segment is the truth. Each can be repeated after it has failed.
+func (l *Log) swapSteps(s *swapping) []func() error {
+	return []func() error{
+		func() error { return l.inDir(l.syncEntries) },
+		func() error { return l.publishSwap(s.group, s.cleaned) },
+		func() error { return l.removeSwapped(s.group, s.next, &s.old) },
+		func() error { return l.inDir(s.cleaned.AdvanceIndexes) },
+		func() error { return l.inDir(l.syncEntries) },
+		func() error { return l.inDir(func() error { return discardLog(s.group[0], &s.old) }) },
+		func() error { return l.inDir(s.cleaned.AdvanceLog) },
+		func() error { return l.inDir(l.syncEntries) },
+	}
 }
 
 // discardLog takes the name of a segment's log file away, and notes the one it has until it is removed.
@@ -144,6 +164,7 @@ func (l *Log) replace(group []*segment.Segment, cleaned *segment.Segment) error 
 	segs := append(make([]*segment.Segment, 0, len(old)), old[:at]...)
 	segs = append(append(segs, cleaned), old[at+len(group):]...)
 	l.segs.Store(&segs)
+	l.st.claimed = cleaned
 	l.e.memory.Add(cleaned.Size())
 	return nil
 }

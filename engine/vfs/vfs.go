@@ -127,7 +127,7 @@ func WriteFile(f FS, dir, name string, data []byte) error {
 }
 
 // ReplaceFile is WriteFile without the last step: the new content is durable under its name once the caller has synced the
-// directory.
+// directory. After an error nothing is left beside the file, if that can be removed.
 func ReplaceFile(f FS, dir, name string, data []byte) error {
 	tmp := dir + "/" + name + ".tmp"
 	if err := f.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -143,10 +143,13 @@ func ReplaceFile(f FS, dir, name string, data []byte) error {
 	if cerr := file.Close(); err == nil {
 		err = cerr
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = f.Rename(tmp, dir+"/"+name)
 	}
-	return f.Rename(tmp, dir+"/"+name)
+	if err != nil {
+		_ = f.Remove(tmp) // on a full disk its room is missed; else the next ReplaceFile does it
+	}
+	return err
 }
 
 // ReadFile returns the whole content of a file, which must not be larger than max bytes (ErrTooLarge).
