@@ -11,7 +11,10 @@ import (
 // takes microseconds otherwise. So a slice that its owner calls old is looked at before it is sent. If a page is missing, a worker reads it
 // ahead, the connection rests, and the loop goes on with others; that connection is cold from then on, and a worker goes before it all the
 // way, for a look does not tell pages that are on their way from the disk from those that are there. Once a worker finds nothing
-// missing any more, it looks for itself again.
+// missing any more, it looks for itself again. What a worker has read may be gone before its turn to be sent, where memory is short: so each
+// piece for a cold connection is looked at once more just before it is sent, for 0.7 µs in 40.
+//
+// A worker waits for the pages by sending them to the null device, which copies nothing: 0.03 CPU-s/GiB against 0.15 for reading them.
 //
 // Tried and lost: looking by preadv2(RWF_NOWAIT) of all that is sent, which knows what is on its way, but copies it: 6 µs for
 // each 64 KiB against 1 µs for cachestat and one byte. It is what kernels without cachestat (before 6.5) get.
@@ -21,6 +24,7 @@ const (
 	lookMs     = 1000    // after so long a look is not trusted any more: the peer was slow
 	touchBytes = 64 << 10
 	calmLooks  = 2 // looks without a miss after which a connection looks for itself again
+	gonesMax   = 8 // times in a row that what a worker read was gone, until it is sent all the same: the connection must go on
 )
 
 // lookWay is how the kernel tells what is in the page cache.
@@ -48,6 +52,7 @@ type looker struct {
 	stat  unix.Cachestat_t
 	iov   [1]unix.Iovec
 	touch []byte // made when first needed
+	sink  int    // the null device, where a worker sends what it waits for; 0: there is none
 }
 
 // cached tells how many bytes of [pos, pos+n) of a file are in the page cache for certain, from pos on: all, or fewer if something is missing,
@@ -105,6 +110,7 @@ type readAhead struct {
 	busy   bool // with a worker
 	cold   bool // a worker goes before the connection
 	calm   int  // looks without a miss in a row
+	gones  int  // times in a row that nothing of what was read could be sent
 	missed bool // the last one found something missing
 	timed  bool // the connection's, as of when the work was given away
 	nanos  int64
@@ -117,30 +123,38 @@ type aheads struct {
 	waiting []*readAhead
 }
 
-// waitsForDisk tells whether c must not send its next piece, the old slice p, yet: then a worker reads it, and the loop has the connection
-// send again when that is done.
-func (l *Loop) waitsForDisk(c *Conn, p *Part) bool {
+// sendable is how much of p, an old slice that c sends next, may be sent now: n bytes at most, which may be more than p has left. 0: a worker
+// reads it first, and the loop has the connection send again when that is done.
+func (l *Loop) sendable(c *Conn, p *Part, n int) int {
 	a := c.ahead
 	switch {
 	case a != nil && a.busy:
-		return true
+		return 0
 	case p.Pos < p.warm && l.now-c.lookedAt < lookMs:
-		return false
+		n = min(n, p.Len, int(p.warm-p.Pos))
+		if a == nil || !a.cold || a.gones >= gonesMax || l.look.resident(p.FD, p.Pos, n) {
+			if a != nil {
+				a.gones = 0
+			}
+			return n
+		}
+		l.stats.coldGones.Add(1)
+		a.gones++
 	case a == nil || !a.cold:
-		if n := l.look.cached(p.FD, p.Pos, min(p.Len, lookBytes)); n > 0 {
-			p.warm, c.lookedAt = p.Pos+int64(n), l.now
-			return false
+		if have := l.look.cached(p.FD, p.Pos, min(p.Len, lookBytes)); have > 0 {
+			p.warm, c.lookedAt = p.Pos+int64(have), l.now
+			return min(n, have)
 		}
 		if a == nil {
 			a = &readAhead{conn: c}
 			c.ahead = a
 		}
-		a.cold, a.calm = true, 0
+		a.cold, a.calm, a.gones = true, 0, 0
 	}
 	a.reply, a.busy, a.timed = c.head, true, c.timed
 	l.stats.coldReads.Add(1)
 	l.server.readAhead(a)
-	return true
+	return 0
 }
 
 // waiting tells whether a worker has the reply that c sends next.
@@ -157,6 +171,15 @@ func (s *Server) readAhead(a *readAhead) {
 	}
 }
 
+// nullDevice is a descriptor of it, for the life of the process; 0 where there is none.
+var nullDevice = sync.OnceValue(func() int {
+	fd, err := unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	return fd
+})
+
 // lookers are those of workers that ended.
 var lookers sync.Pool
 
@@ -167,7 +190,7 @@ func (s *Server) runAheads() {
 		k = new(looker)
 	}
 	defer lookers.Put(k)
-	k.way = s.lookWay
+	k.way, k.sink = s.lookWay, nullDevice()
 	for {
 		s.aheads.mu.Lock()
 		if len(s.aheads.waiting) == 0 {
@@ -210,7 +233,7 @@ func (a *readAhead) read(k *looker, more int) {
 	fetch := func(fd int, pos int64, n int) {
 		if !k.resident(fd, pos, n) {
 			a.missed = true
-			// What fails here fails again when it is sent, and is told there.
+			// See await.
 			_ = unix.Fadvise(fd, pos, int64(n), unix.FADV_WILLNEED)
 		}
 	}
@@ -223,15 +246,26 @@ func (a *readAhead) read(k *looker, more int) {
 	if from := last.Pos + int64(min(last.Len, lookBytes)); more > 0 && unix.Fstat(last.FD, &st) == nil && st.Size > from {
 		fetch(last.FD, from, int(min(int64(more), st.Size-from)))
 	}
-	a.eachOld(func(p *Part, n int) {
-		for at := 0; at < n; {
-			got, e := k.pread(p.FD, p.Pos+int64(at), n-at, 0)
-			if got <= 0 && e != unix.EINTR {
-				break
-			}
-			at += max(0, got)
+	a.eachOld(func(p *Part, n int) { k.await(p.FD, p.Pos, n) })
+}
+
+// await waits until [pos, pos+n) of a file is in the page cache. What fails here fails again when it is sent, and is told there.
+func (k *looker) await(fd int, pos int64, n int) {
+	for end := pos + int64(n); pos < end; {
+		var got int
+		e := unix.ENOSYS
+		if k.sink > 0 {
+			at := pos
+			got, e = sendfile(k.sink, fd, &at, int(end-pos))
 		}
-	})
+		if e == unix.ENOSYS || e == unix.EINVAL {
+			got, e = k.pread(fd, pos, int(end-pos), 0)
+		}
+		if got <= 0 && e != unix.EINTR {
+			return
+		}
+		pos += int64(max(0, got))
+	}
 }
 
 // Run implements Task: what was read may be sent.

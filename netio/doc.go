@@ -34,7 +34,11 @@
 //     sendfile. At most one turn of a connection is encrypted and not sent.
 //
 //   - A file slice that its owner calls old is sent only once it was seen in the page cache
-//     or a worker has read it; the connection waits, the loop does not.
+//     or a worker has read it; the connection waits, the loop does not. One that a worker read
+//     is looked at again just before it is sent.
+//
+//   - A loop looks at its sockets again after it has sent 256 KiB of files, one turn more at most:
+//     with 16 turns of 64 KiB an answer waited behind 0.6 ms of sendfile in the mean, now behind 0.15.
 //
 //   - A new connection goes to the loop with the fewest, in turn among equals, and
 //     stays there: that spreads connections evenly, and evens loops out again as

@@ -67,6 +67,7 @@ type Loop struct {
 	closedConns []*Conn // Handler.Closed is due
 	turns       []*Conn // turns[turnHead:] send file slices, in a circle
 	turnHead    int
+	fileLeft    int // bytes of files that this round may still send
 
 	done           []Done // replies that left, OnDone is yet to be told
 	freeReplies    []*Reply
@@ -290,6 +291,7 @@ func (l *Loop) end() {
 }
 
 func (l *Loop) round(n int) {
+	l.fileLeft = roundBytes
 	l.lookAtBudget()
 	l.runPosts()
 	l.runTimers()

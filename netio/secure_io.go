@@ -162,12 +162,11 @@ func (l *Loop) fill(c *Conn, b []byte) (n int, err error) {
 			c.advance(w)
 			continue
 		}
-		if p.Old && l.waitsForDisk(c, p) {
-			return n, nil
-		}
 		want := min(p.Len, len(b)-n)
 		if p.Old {
-			want = min(want, int(p.warm-p.Pos))
+			if want = l.sendable(c, p, want); want == 0 {
+				return n, nil
+			}
 		}
 		w, err := unix.Pread(p.FD, b[n:n+want], p.Pos)
 		switch {
@@ -179,6 +178,7 @@ func (l *Loop) fill(c *Conn, b []byte) (n int, err error) {
 			return 0, ErrShortFile
 		}
 		n += w
+		l.fileLeft -= w
 		p.Pos += int64(w)
 		p.Len -= w
 	}

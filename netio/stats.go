@@ -24,6 +24,7 @@ type Stats struct {
 	HeldReplies       int64 // bytes of memory of answers not yet read
 	Starved           int64 // times a connection was not read because the budget was used up
 	ColdReads         int64 // times that a file slice was not in the page cache, or was not trusted to be, and a worker read it
+	ColdGone          int64 // times that what a worker had read was gone again when it was to be sent
 	Frames            int64
 	BytesIn           int64
 	BytesOut          int64
@@ -36,7 +37,8 @@ type loopStats struct {
 	opened, closed, idleClosed, badFrames, panics, pauses atomic.Int64
 	frames, bytesIn, bytesOut, rounds, wakes              atomic.Int64
 	handshakes, handshakeFailures                         atomic.Int64
-	heldRequests, heldReplies, starved, coldReads         atomic.Int64
+	heldRequests, heldReplies, starved                    atomic.Int64
+	coldReads, coldGones                                  atomic.Int64
 }
 
 // publish adds what the round counted: a few atomic operations per round, none
@@ -85,6 +87,7 @@ func (s *Server) Stats() Stats {
 		st.HeldReplies += l.stats.heldReplies.Load()
 		st.Starved += l.stats.starved.Load()
 		st.ColdReads += l.stats.coldReads.Load()
+		st.ColdGone += l.stats.coldGones.Load()
 		st.Frames += l.stats.frames.Load()
 		st.BytesIn += l.stats.bytesIn.Load()
 		st.BytesOut += l.stats.bytesOut.Load()

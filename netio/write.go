@@ -10,9 +10,10 @@ const (
 	pageBytes = 4 << 10
 	pipeBytes = 16 * pageBytes
 
-	turnBytes = 64 << 10 // of file a connection may send before the next one has its turn
-	turnsMax  = 16       // turns between two looks at the sockets
-	iovMax    = 256
+	turnBytes  = 64 << 10      // of file a connection may send before the next one has its turn
+	turnsMax   = 16            // turns between two looks at the sockets
+	roundBytes = 4 * turnBytes // of files a loop sends between two looks at the sockets, and one turn more
+	iovMax     = 256
 )
 
 // markDirty notes that c may have something to send at the end of the round.
@@ -47,10 +48,11 @@ func (l *Loop) settle() {
 }
 
 // runTurns gives turns to the connections that are sending file slices, in a
-// circle, and goes back to the sockets after turnsMax of them.
+// circle, and goes back to the sockets after turnsMax of them, or when the round has sent roundBytes of files.
 func (l *Loop) runTurns() {
+	l.fileLeft = max(l.fileLeft, 1)
 	for range turnsMax {
-		if l.turnHead == len(l.turns) {
+		if l.turnHead == len(l.turns) || l.fileLeft <= 0 {
 			break
 		}
 		c := l.turns[l.turnHead]
@@ -107,14 +109,18 @@ func (l *Loop) turn(c *Conn) {
 
 // write is the sending part of a turn. It returns an error that ends the
 // connection. Only bytes of files count for the turn: memory is bounded by the
-// pause of the connection.
+// pause of the connection. A file waits for the circle when the round has sent enough of them.
 func (l *Loop) write(c *Conn) error {
-	for budget := turnBytes; !c.waiting(); {
+	budget := turnBytes
+	if l.fileLeft <= 0 {
+		budget = 0
+	}
+	for !c.waiting() {
 		c.advance(0)
 		n, total, file := l.gather(c)
 		switch {
 		case n > 0:
-			w, e := send(c.fd, l.iov[:n], file, &l.hdr)
+			w, e := send(c.fd, l.iov[:n], file && budget > 0, &l.hdr)
 			clear(l.iov[:n])
 			if w, e = l.sent(c, w, e); e != 0 {
 				return e
@@ -131,17 +137,16 @@ func (l *Loop) write(c *Conn) error {
 			return nil
 		default:
 			p := &c.head.Parts[c.head.part]
-			if p.Old && l.waitsForDisk(c, p) {
-				return nil
-			}
 			want := p.Len
 			if want > budget+turnBytes/4 { // a small rest is not worth another turn
 				want = budget
 			}
-			if p.Old {
-				want = min(want, int(p.warm-p.Pos))
-			}
 			want = min(want, pipeBytes-int(p.Pos%pageBytes))
+			if p.Old {
+				if want = l.sendable(c, p, want); want == 0 {
+					return nil
+				}
+			}
 			w, e := sendfile(c.fd, p.FD, &p.Pos, want)
 			if w == 0 && e == 0 {
 				return ErrShortFile
@@ -151,6 +156,7 @@ func (l *Loop) write(c *Conn) error {
 			}
 			p.Len -= w
 			budget -= w
+			l.fileLeft -= w
 			if w < want {
 				l.block(c)
 				return nil
