@@ -16,12 +16,49 @@ type bar struct {
 	over   string
 	limit  float64
 	most   bool // at most limit, else at least
+
+	// What a rival took on the machine for which the limit was set. It tells how much slower this machine is.
+	rival string
+	there float64
 }
 
-func atLeast(limit float64, figure, over string) bar { return bar{figure, over, limit, false} }
-func atMost(limit float64, figure string) bar        { return bar{figure, "", limit, true} }
+func atLeast(limit float64, figure, over string) bar {
+	return bar{figure: figure, over: over, limit: limit}
+}
+
+func atMost(limit float64, figure string) bar { return bar{figure: figure, limit: limit, most: true} }
+
 func atMostOf(limit float64, figure, over string) bar {
-	return bar{figure, over, limit, true}
+	return bar{figure: figure, over: over, limit: limit, most: true}
+}
+
+// where adds that a rival took there on the machine of the limit.
+func (b bar) where(rival string, there float64) bar {
+	b.rival, b.there = rival, there
+	return b
+}
+
+// atThisSpeed is the bar with its limit times what the rival took in this run over what it took there. Not ok: that is not known.
+func (b bar) atThisSpeed(r *record.Record) (scaled bar, ok bool) {
+	if b.rival == "" {
+		return b, false
+	}
+	here, ok := r.Figure(b.rival, b.figure)
+	if !ok || !(here.Median > 0) {
+		return b, false
+	}
+	b.limit *= here.Median / b.there
+	return b, true
+}
+
+// scaled is atThisSpeed and its judgement in words.
+func (b bar) scaled(r *record.Record) string {
+	at, ok := b.atThisSpeed(r)
+	v, measured := b.value(r)
+	if !ok || !measured || math.IsNaN(v) {
+		return "–"
+	}
+	return at.String() + " " + at.sign(v)
 }
 
 // value is what the bar judges; ok is false when it was not measured.
@@ -85,8 +122,13 @@ func (b bar) verdict(r *record.Record) string {
 	if b.over != "" {
 		text = record.Short(v) + "× "
 	}
+	return text + b.sign(v)
+}
+
+// sign judges v.
+func (b bar) sign(v float64) string {
 	if b.met(v) {
-		return text + "✓"
+		return "✓"
 	}
-	return text + "✗"
+	return "✗"
 }

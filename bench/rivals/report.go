@@ -87,12 +87,12 @@ func draw(newest map[string]*record.Record, dir string) ([]drawing, error) {
 // tables are the bars, the figures and the charts, as Markdown.
 func tables(newest map[string]*record.Record, drawn []drawing, charts string) string {
 	var b strings.Builder
-	b.WriteString("| scenario | what | bar | kaas |\n|---|---|---|---|\n")
+	b.WriteString("| scenario | what | bar | kaas | bar at this machine's speed |\n|---|---|---|---|---|\n")
 	for i := range scenarios {
 		s := &scenarios[i]
 		if r := newest[s.name]; r != nil {
 			for _, bar := range s.bars {
-				fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.name, s.what, bar, bar.verdict(r))
+				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", s.name, s.what, bar, bar.verdict(r), bar.scaled(r))
 			}
 		}
 	}

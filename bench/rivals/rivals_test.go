@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,8 +66,26 @@ func TestBars(t *testing.T) {
 			t.Errorf("got %q, %q, want %q, %q", c.bar, c.bar.verdict(r), c.text, c.verdict)
 		}
 	}
+	slow := &record.Record{Subjects: map[string]record.Figures{Kaas: {cpuPerGB: {0.5}}, Kfake: {cpuPerGB: {3, 4, 5}}}}
+	for _, c := range []struct {
+		bar         bar
+		text, plain string
+	}{
+		{atMost(0.3, cpuPerGB).where(Kfake, 2), "≤ 0.6 CPU-s/GB ✓", "0.500 ✗"},
+		{atMost(0.3, cpuPerGB).where(Kfake, 8), "≤ 0.15 CPU-s/GB ✗", "0.500 ✗"},
+		{atMost(0.3, cpuPerGB), "–", "0.500 ✗"},
+		{atMost(0.3, cpuPerGB).where(Apache, 2), "–", "0.500 ✗"},
+		{atMost(0.3, p50).where(Kfake, 2), "–", "not measured"},
+	} {
+		if c.bar.scaled(slow) != c.text || c.bar.verdict(slow) != c.plain {
+			t.Errorf("got %q and %q, want %q and %q", c.bar.scaled(slow), c.bar.verdict(slow), c.text, c.plain)
+		}
+	}
 	for _, s := range scenarios {
 		for _, b := range s.bars {
+			if b.rival != "" && (b.there <= 0 || b.over != "" || !slices.Contains(s.brokers, b.rival)) {
+				t.Errorf("%s: %s cannot be scaled by what %s took, %v", s.name, b, b.rival, b.there)
+			}
 			if units[b.figure].factor == 0 {
 				t.Errorf("%s: no unit for %s", s.name, b.figure)
 			}

@@ -194,7 +194,11 @@ func (s *scenario) print(w io.Writer, r *record.Record) bool {
 	}
 	all := true
 	for _, b := range s.bars {
-		fmt.Fprintf(w, "  bar  %s: %s\n", b, b.verdict(r))
+		fmt.Fprintf(w, "  bar  %s: %s", b, b.verdict(r))
+		if scaled := b.scaled(r); scaled != "–" {
+			fmt.Fprintf(w, "; at this machine's speed %s", scaled)
+		}
+		fmt.Fprintln(w)
 		if v, ok := b.value(r); !ok || !b.met(v) {
 			all = false
 		}

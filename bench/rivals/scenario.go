@@ -14,7 +14,7 @@ type scenario struct {
 	brokers []string // that take part
 	needs   string   // client beside those of this program: java, librdkafka
 	measure func(t *turn) error
-	bars    []bar
+	bars    []bar // with what rivals took when they were set: both are of one machine, and one run
 }
 
 var (
@@ -28,14 +28,14 @@ var scenarios = []scenario{
 	{
 		name: "java-default", what: "Java producer, default settings, 1 KiB records", brokers: disk, needs: "java",
 		measure: func(t *turn) error { return t.javaBulk(pageCache, 400_000) },
-		bars:    []bar{atLeast(1.3, bytesPerSecond, Kfake), atMost(1.0, cpuPerGB)},
+		bars:    []bar{atLeast(1.3, bytesPerSecond, Kfake), atMost(1.0, cpuPerGB).where(Kfake, 3.5)},
 	},
 	{
 		name: "java-256k", what: "Java producer, 256 KiB batches, linger 5 ms, 1 KiB records", brokers: disk, needs: "java",
 		measure: func(t *turn) error {
 			return t.javaBulk(pageCache, 1_000_000, "batch.size=262144", "linger.ms=5", "buffer.memory=67108864")
 		},
-		bars: []bar{atLeast(1.05, bytesPerSecond, Kfake), atMost(0.55, cpuPerGB), atMost(64, rssPeak)},
+		bars: []bar{atLeast(1.05, bytesPerSecond, Kfake), atMost(0.55, cpuPerGB).where(Kfake, 1.8), atMost(64, rssPeak)},
 	},
 	{
 		name: "franz-produce", what: "franz-go producer, batches up to 1 MiB, linger 5 ms, 1 KiB records", brokers: disk,
@@ -43,7 +43,7 @@ var scenarios = []scenario{
 			return t.benchOn(pageCache, 4, "produce", "--client", "franz-go", "--clients", "1", "--partitions", "4", "--batch-bytes", "1000000", "--linger", "5ms",
 				"--in-flight", "5", "--buffered", "50000", "--records", t.count(1_500_000))
 		},
-		bars: []bar{atLeast(1.2, bytesPerSecond, Kfake), atMost(0.5, cpuPerGB), atMost(64, rssPeak)},
+		bars: []bar{atLeast(1.2, bytesPerSecond, Kfake), atMost(0.5, cpuPerGB).where(Kfake, 0.84), atMost(64, rssPeak)},
 	},
 	{
 		name: "librdkafka-produce", what: "librdkafka producer, its own batching (1 MB, linger 5 ms), 1 KiB records", brokers: disk, needs: "librdkafka",
@@ -57,7 +57,7 @@ var scenarios = []scenario{
 				})
 			})
 		},
-		bars: []bar{atLeast(1.1, bytesPerSecond, Kfake), atMost(0.7, cpuPerGB)},
+		bars: []bar{atLeast(1.1, bytesPerSecond, Kfake), atMost(0.7, cpuPerGB).where(Kfake, 1.4)},
 	},
 	{
 		name: "java-consume", what: "Java consumer, default settings, 1 KiB records in 64 KiB batches, warm", brokers: disk, needs: "java",
@@ -91,7 +91,7 @@ var scenarios = []scenario{
 				return t.bench("consume", "--client", "franz-go", "--clients", "8", "--fan-out", "--max-bytes", "4194304")
 			})
 		},
-		bars: []bar{atLeast(1.1, bytesPerSecond, Apache), atMost(0.36, cpuPerGB)},
+		bars: []bar{atLeast(1.1, bytesPerSecond, Apache), atMost(0.36, cpuPerGB).where(Kfake, 0.76)},
 	},
 	single(1, nil), single(16, singleBars), single(64, singleBars),
 	{
@@ -112,7 +112,8 @@ var scenarios = []scenario{
 		name: "tail-and-cold", what: "open loop of 1,000 records/s read at the end, quiet and beside 4 readers of cold data", brokers: three,
 		measure: (*turn).tailAndCold, bars: []bar{atMost(2, ackP99Times)},
 	},
-	openLoop("open-1k", "1000", 0.12, 0.4, 1.2), openLoop("open-10k", "10000", 0.15, 0.6, 2.5),
+	openLoop("open-1k", "1000", percentiles{0.12, 0.4, 1.2}, percentiles{0.15, 0.50, 1.5}),
+	openLoop("open-10k", "10000", percentiles{0.15, 0.6, 2.5}, percentiles{0.20, 0.88, 3.3}),
 	{
 		name: "end-to-end", what: "franz-go, 1,000 records/s of 1 KiB: from the due time until a consumer has it", brokers: disk,
 		measure: func(t *turn) error {
@@ -121,11 +122,11 @@ var scenarios = []scenario{
 	},
 	{
 		name: "sync-16", what: "fsync per acknowledgement, 16 clients of the own generator, 1 KiB records", brokers: three,
-		measure: func(t *turn) error { return t.commit(16) }, bars: []bar{atLeast(3, requestsPerSecond, Apache), atMost(30, cpuPerRequest)},
+		measure: func(t *turn) error { return t.commit(16) }, bars: []bar{atLeast(3, requestsPerSecond, Apache), atMost(30, cpuPerRequest).where(Apache, 313)},
 	},
 	{
 		name: "sync-64", what: "fsync per acknowledgement, 64 clients", brokers: three,
-		measure: func(t *turn) error { return t.commit(64) }, bars: []bar{atLeast(4, requestsPerSecond, Apache), atMost(30, cpuPerRequest)},
+		measure: func(t *turn) error { return t.commit(64) }, bars: []bar{atLeast(4, requestsPerSecond, Apache), atMost(30, cpuPerRequest).where(Apache, 163)},
 	},
 	{
 		name: "sync-java", what: "fsync per acknowledgement, Java producer with default settings, 1 KiB records", brokers: three, needs: "java",
@@ -134,11 +135,11 @@ var scenarios = []scenario{
 	},
 	{
 		name: "start-idle", what: "start to the first answer on an empty directory; then idle", brokers: disk,
-		measure: (*turn).idle, bars: []bar{atMost(15, startMs), atMost(6, idleRss), atMost(0.1, idleCPU)},
+		measure: (*turn).idle, bars: []bar{atMost(15, startMs).where(Kfake, 6.5), atMost(6, idleRss), atMost(0.1, idleCPU)},
 	},
 	{
 		name: "partitions", what: "create two topics of 1,000 partitions; restart with both until every partition answers", brokers: three,
-		measure: (*turn).partitions, bars: []bar{atMost(50, createMs), atMost(60, restartMs)},
+		measure: (*turn).partitions, bars: []bar{atMost(50, createMs).where(Kfake, 7), atMost(60, restartMs).where(Kfake, 45)},
 	},
 	{
 		name: "own-produce", what: "own generator, 16 KiB batches, 4 connections with 8 in flight", brokers: all,
@@ -160,7 +161,7 @@ var scenarios = []scenario{
 
 var (
 	consumeBars = []bar{atLeast(0.97, bytesPerSecond, Apache), atMostOf(0.8, cpuPerGB, Apache)}
-	singleBars  = []bar{atLeast(1.3, requestsPerSecond, Kfake), atMost(8, cpuPerRequest)}
+	singleBars  = []bar{atLeast(1.3, requestsPerSecond, Kfake), atMost(8, cpuPerRequest).where(Kfake, 15)}
 )
 
 func single(clients int, bars []bar) scenario {
@@ -174,14 +175,21 @@ func single(clients int, bars []bar) scenario {
 	}
 }
 
-// openLoop bars are in milliseconds.
-func openLoop(name, rate string, at50, at99, at999 float64) scenario {
+// percentiles are p50, p99 and p99.9 in milliseconds.
+type percentiles [3]float64
+
+// openLoop has bars, and what kfake took on their machine.
+func openLoop(name, rate string, limits, kfake percentiles) scenario {
+	var bars []bar
+	for i, figure := range []string{p50, p99, p999} {
+		bars = append(bars, atMost(limits[i]*1e3, figure).where(Kfake, kfake[i]*1e3))
+	}
 	return scenario{
 		name: name, what: "open loop of " + rate + " requests/s, one 1 KiB record each, 16 connections: acknowledgement", brokers: disk,
 		measure: func(t *turn) error {
 			return t.benchOn(pageCache, 1, "produce", "--clients", "16", "--batch-bytes", "1", "--rate", rate, "--duration", t.seconds(8), "--warm-up", t.seconds(2))
 		},
-		bars: []bar{atMost(at50*1e3, p50), atMost(at99*1e3, p99), atMost(at999*1e3, p999)},
+		bars: bars,
 	}
 }
 
