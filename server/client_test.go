@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -68,6 +69,7 @@ type client struct {
 	t    testing.TB
 	c    net.Conn
 	corr int32
+	id   string // client id, "test" if empty
 }
 
 func dial(t testing.TB, b *Broker) *client {
@@ -96,7 +98,7 @@ func (c *client) frame(key, version int16, m api.Message) []byte {
 	c.corr++
 	var w wire.Writer
 	f := w.BeginFrame()
-	h := wire.RequestHeader{Key: key, Version: version, CorrelationID: c.corr, ClientID: wire.Some("test")}
+	h := wire.RequestHeader{Key: key, Version: version, CorrelationID: c.corr, ClientID: wire.Some(cmp.Or(c.id, "test"))}
 	h.Encode(&w, fact.RequestHeader(version))
 	m.Encode(&w, version)
 	w.EndFrame(f)

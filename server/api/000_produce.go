@@ -45,6 +45,7 @@ type produceOp struct {
 	slow       bool // because appends stall
 	failed     bool // acks=0 and something went wrong: Apache closes the connection
 	throttleMs int32
+	bill       *bill // who pays for the time; nil: nobody
 
 	verified []verifying // partitions that the transaction coordinator was asked about
 	asking   atomic.Uint32
@@ -75,7 +76,7 @@ func (s *Service) produce(c *netio.Conn, cs *connState, head *wire.RequestHeader
 		return
 	}
 	op.reply = s.newReply(c, api.KeyProduce)
-	op.throttleMs = s.owedByProduce(cs.ls, len(body), op.req.Acks == acksNone)
+	op.meterBytes(cs.ls.metered, len(body))
 	if op.slow = s.stalls.now(s.now); op.slow || op.blocking() {
 		cs.ls.gather.flush() // what came before on this connection is appended before
 		op.toWorker(body)
@@ -105,7 +106,7 @@ func (op *produceOp) decode(body []byte) bool {
 
 // release gives the op back; nothing of the request is kept.
 func (op *produceOp) release() {
-	op.conn, op.reply = nil, nil
+	op.conn, op.reply, op.bill = nil, nil, nil
 	op.worker, op.slow, op.failed = false, false, false
 	op.waits, op.verified = op.waits[:0], op.verified[:0]
 	if cap(op.kept) > keptMax {
@@ -119,7 +120,7 @@ func (op *produceOp) release() {
 func (op *produceOp) toWorker(body []byte) {
 	conn := op.conn
 	body = append([]byte(nil), body...)
-	op.worker = true
+	op.worker, op.bill = true, op.bill.copy()
 	op.decode(body) // the same bytes: cannot fail
 	conn.Hold()
 	op.s.engine.Go(func() {
@@ -134,11 +135,14 @@ func (op *produceOp) toWorker(body []byte) {
 
 // onWorker appends the batches and lets the connection go on.
 func (op *produceOp) onWorker() {
+	bill := op.bill
 	defer op.conn.Loop().Post(&resumeConn{conn: op.conn})
 	if op.slow {
 		op.s.stalls.slots <- struct{}{}
 		defer func(s *Service) { <-s.stalls.slots }(op.s)
 	}
+	bill.begin()
+	defer bill.end()
 	g := workerGatherers.Get().(*gatherer)
 	g.s, g.shard = op.s, op.s.counted.workers
 	if op.addTo(g) {

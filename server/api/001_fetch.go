@@ -94,17 +94,13 @@ func (s *Service) fetch(c *netio.Conn, cs *connState, head *wire.RequestHeader, 
 	op.reply = s.newReply(c, api.KeyFetch)
 	op.cold, op.waits = false, false
 	op.session, op.full = nil, true
-	op.maxBytes, op.metered, op.throttleMs = min(int(op.req.MaxBytes), s.fetchMaxBytes), cs.ls.metered != nil, s.owed(cs.ls)
+	op.maxBytes, op.metered, op.throttleMs = min(int(op.req.MaxBytes), s.fetchMaxBytes), cs.ls.metered != nil, 0
 	if op.metered {
-		op.maxBytes = min(op.maxBytes, cs.usage.client.Burst(quota.Consume))
+		op.maxBytes = min(op.maxBytes, cs.usage.bill.client.Burst(quota.Consume))
 		op.req.MinBytes = min(op.req.MinBytes, int32(op.maxBytes)) // or it would wait for what it cannot get
 	}
 	if code := op.resolve(); code != api.ErrNone {
 		op.answerError(code)
-		return
-	}
-	if op.throttleMs > 0 {
-		op.answerThrottled()
 		return
 	}
 	if op.toLoad() {
@@ -173,8 +169,14 @@ func (op *fetchOp) onWorker(cs *connState, work func()) {
 	op.conn.Hold()
 	op.posted.Store(true)
 	loop := op.ls.loop
+	var b *bill
+	if op.metered {
+		b = &cs.usage.bill // nobody changes it while the connection is held
+	}
 	op.s.engine.Go(func() {
+		began := b.clock()
 		work()
+		b.charge(began)
 		loop.Post(op)
 	})
 }

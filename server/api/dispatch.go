@@ -13,7 +13,6 @@ import (
 	"kaas/server/coordinator"
 	"kaas/server/group"
 	"kaas/server/metrics/counters"
-	"kaas/server/quota"
 	"kaas/server/txn"
 )
 
@@ -73,6 +72,7 @@ func (s *Service) Closed(c *netio.Conn, err error) {
 	cs := c.Data.(*connState)
 	if u := cs.usage; u != nil {
 		c.Loop().StopTimer(&u.timer)
+		u.payNetwork()
 	}
 	if op := cs.parked; op != nil {
 		cs.parked = nil
@@ -123,6 +123,9 @@ func (s *Service) Frame(c *netio.Conn, frame []byte) {
 		s.metered(c, cs, h, &head, body, rules)
 		return
 	}
+	if cs.usage != nil {
+		c.Timed(false)
+	}
 	s.serve(c, cs, h, &head, body)
 }
 
@@ -140,7 +143,10 @@ func (s *Service) serve(c *netio.Conn, cs *connState, h *handler, head *wire.Req
 	// Whatever this request reads must show the appends that came before it on this connection.
 	cs.ls.gather.flush()
 	ls := cs.ls
-	ls.call = call{s: s, h: h, conn: c, head: *head, body: body, reply: s.newReply(c, h.key), throttleMs: s.owed(ls)}
+	ls.call = call{s: s, h: h, conn: c, head: *head, body: body, reply: s.newReply(c, h.key)}
+	if ls.metered != nil {
+		ls.call.bill = &ls.metered.bill
+	}
 	h.serve(&ls.call)
 }
 
@@ -156,9 +162,8 @@ type call struct {
 	held  bool   // off: the answer lets the connection go on
 	ended uint32 // off: 1 once it is answered or failed, whichever came first
 
-	throttleMs int32         // for what its client did before
-	mutationMs int64         // for what it does to topics; of a worker
-	payer      *quota.Client // on a worker: who pays for the time, and for partitions; nil: nobody
+	mutationMs int64 // it is throttled for what it does to topics; of a worker
+	bill       *bill // who pays for the time, and for partitions; nil: nobody. The connection's own on the loop
 }
 
 // version is the version of the request.
@@ -222,7 +227,7 @@ func (c *call) answer(m api.Message) {
 	if c.off && !c.end() {
 		return
 	}
-	if c.throttleMs > 0 || c.mutationMs > 0 {
+	if c.bill != nil {
 		c.throttled(m)
 	}
 	w := wire.Writer{B: c.reply.Buf[:0]}
@@ -284,15 +289,14 @@ func (c *call) toWorker(serve func(*call)) {
 	c.body = append([]byte(nil), c.body...)
 	c.head.ClientID.String = cloneString(c.head.ClientID.String)
 	c.off = true
+	c.bill = c.bill.copy()
 	c.conn.Hold()
-	if u := c.conn.Data.(*connState).ls.metered; u != nil {
-		payer := u.client
-		c.payer = &payer
-	}
 	c.s.engine.Go(func() {
 		defer c.conn.Loop().Post(&resumeConn{conn: c.conn})
 		defer c.recoverPanic()
-		c.paid(serve)
+		c.bill.begin()
+		defer c.bill.end()
+		serve(c)
 	})
 }
 

@@ -139,6 +139,9 @@ func (op *fetchOp) send() {
 
 // answerError answers the request as a whole with one code and no partitions.
 func (op *fetchOp) answerError(code api.ErrorCode) {
+	if op.metered {
+		op.throttled(0)
+	}
 	op.parts = op.parts[:0]
 	op.resp.Default()
 	op.resp.Responses = op.resp.Responses[:0]

@@ -275,6 +275,7 @@ func (r *entryRef) settle(e *engine.Entry, part *topics.Partition) {
 // finish answers a request whose appends are done.
 func (op *produceOp) finish() {
 	reply := op.reply
+	op.throttle()
 	if op.req.Acks == acksNone {
 		op.finishSilently()
 		return

@@ -115,6 +115,8 @@ func (t *verifiedProduce) Run() {
 		}
 	}()
 	defer conn.Resume()
+	op.bill.begin()
+	defer op.bill.end()
 	g := &conn.Data.(*connState).ls.gather
 	g.add(op)
 	g.flush()

@@ -44,6 +44,8 @@ func shardCall[Q, P any, PQ message[Q], PP message[P]](key func(q PQ) string, ho
 		}
 		op := func(s *group.Shard, now time.Time) (out coordinator.Outcome) {
 			defer c.guard(&out)
+			c.bill.begin()
+			defer c.bill.end()
 			return serve(c, s, q, now, func(p PP) { c.answer(p) })
 		}
 		no := func(err error) { c.answer(refused(c, q, group.Refusal(c.h.key, err))) }
@@ -78,7 +80,7 @@ func (c *call) detachTo(own *call) {
 	*own = *c // the loop uses its own again for the next request
 	own.body = append(make([]byte, 0, len(c.body)), c.body...)
 	own.head.ClientID.String = strings.Clone(c.head.ClientID.String)
-	own.off = true
+	own.off, own.bill = true, c.bill.copy()
 }
 
 // onShard gives an operation to the shard of a group. It is called on the loop.
@@ -90,6 +92,7 @@ func (c *call) onShard(groupID string, op groupOp, refused func(error)) {
 func (c *call) guarded(op groupOp) groupOp {
 	return func(s *group.Shard, now time.Time) (out coordinator.Outcome) {
 		defer c.guard(&out)
+		defer c.bill.charge(c.bill.clock())
 		return op(s, now)
 	}
 }

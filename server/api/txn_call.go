@@ -33,6 +33,8 @@ func txnCall[Q, P any, PQ message[Q], PP message[P]](id func(q PQ) string,
 		c.hold()
 		c.onTxnShard(id(q), func(s *txn.Shard, now time.Time) (out coordinator.Outcome) {
 			defer c.guard(&out)
+			c.bill.begin()
+			defer c.bill.end()
 			return serve(c, s, q, now, func(p PP) { c.answer(p) })
 		}, func(err error) { c.answer(refused(c, q, txn.Refusal(err))) })
 	}
@@ -48,6 +50,7 @@ func (c *call) hold() {
 func (c *call) guardedTxn(op txnOp) txnOp {
 	return func(s *txn.Shard, now time.Time) (out coordinator.Outcome) {
 		defer c.guard(&out)
+		defer c.bill.charge(c.bill.clock())
 		return op(s, now)
 	}
 }

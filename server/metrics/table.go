@@ -154,6 +154,8 @@ var table = [...]Metric{
 		func(s *scrape, e emitter) { e.value(float64(s.net.Starved)) }},
 	{"kaas_cold_reads_total", Counter, nil, "", "Times the sending of records waited for a worker that reads them from the disk, a MiB or less at a time.",
 		func(s *scrape, e emitter) { e.value(float64(s.net.ColdReads)) }},
+	{"kaas_cold_reads_gone_total", Counter, nil, "", "Times that what such a worker had read was out of the page cache again before it was sent: there is too little memory for so many readers.",
+		func(s *scrape, e emitter) { e.value(float64(s.net.ColdGone)) }},
 	{"kaas_quota_throttled_total", Counter, []string{"quota"}, "", "Requests answered with a throttle time, by the key of the quota that the client was over.",
 		func(s *scrape, e emitter) {
 			for _, u := range s.api.Quotas.Kinds {
@@ -164,6 +166,12 @@ var table = [...]Metric{
 		func(s *scrape, e emitter) {
 			for _, u := range s.api.Quotas.Kinds {
 				e.value(float64(u.MutedMs)/1000, u.Key)
+			}
+		}},
+	{"kaas_quota_time_seconds_total", Counter, []string{"part"}, "seconds", "Time measured of clients with a request_percentage: handler and network count for it, exempt (acks=0, markers) does not.",
+		func(s *scrape, e emitter) {
+			for _, p := range s.api.Quotas.Spent {
+				e.value(float64(p.Nanos)/1e9, p.Part)
 			}
 		}},
 	{"kaas_quota_clients", Gauge, nil, "", "Users, client ids and addresses whose use is measured because of a quota.",

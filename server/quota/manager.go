@@ -27,6 +27,7 @@ type Manager struct {
 	throttled [kinds]atomic.Int64
 	muted     [kinds]atomic.Int64 // ms
 	refused   atomic.Int64
+	spent     [timeParts]atomic.Int64 // ns
 }
 
 // meterKey names a meter. Those of addresses have kind addressKind.
@@ -181,14 +182,32 @@ func (c *Client) Return(k Kind, amount float64, now int64) {
 // percentOfSecond is how many percent of a second of one processor a nanosecond is.
 const percentOfSecond = 100.0 / 1e9
 
-// Spend counts time of a processor that a request took.
-func (c *Client) Spend(nanos, now int64) {
-	if a := &c.accounts[Request]; a.meter != nil {
-		a.meter.mu.Lock()
-		a.meter.used = now
-		a.meter.rate.record(c.manager.cfg.Windows, float64(nanos)*percentOfSecond, now)
-		a.meter.mu.Unlock()
+// TimePart says what time was spent on.
+type TimePart uint8
+
+// The parts of the time that is measured of clients with a limit of kind Request.
+const (
+	InHandler TimePart = iota // requests
+	InNetwork                 // the bytes of requests and answers
+	Exempt                    // requests that pay for none of it
+	timeParts
+)
+
+var partNames = [timeParts]string{"handler", "network", "exempt"}
+
+// Spend counts time, in ns, that somebody was busy with a client.
+func (c *Client) Spend(part TimePart, nanos, now int64) {
+	a := &c.accounts[Request]
+	if a.meter != nil {
+		c.manager.spent[part].Add(nanos)
 	}
+	if part == Exempt || a.meter == nil {
+		return
+	}
+	a.meter.mu.Lock()
+	a.meter.used = now
+	a.meter.rate.record(c.manager.cfg.Windows, float64(nanos)*percentOfSecond, now)
+	a.meter.mu.Unlock()
 }
 
 // Owed says for how many ms the client is to be muted for the time that was spent on it up to now: one window at most, as in Apache Kafka.
@@ -271,10 +290,17 @@ type Usage struct {
 	MutedMs   int64 // that their connections were to be left unread
 }
 
+// Spent is the time of one part since the start.
+type Spent struct {
+	Part  string
+	Nanos int64
+}
+
 // Stats are counters since the start, for metrics.
 type Stats struct {
 	Kinds   [kinds]Usage
 	Refused int64 // connections over connection_creation_rate
+	Spent   [timeParts]Spent
 	Meters  int
 }
 
@@ -282,6 +308,9 @@ type Stats struct {
 func (m *Manager) Stats() (s Stats) {
 	for k := range s.Kinds {
 		s.Kinds[k] = Usage{kindKeys[k], m.throttled[k].Load(), m.muted[k].Load()}
+	}
+	for p := range s.Spent {
+		s.Spent[p] = Spent{partNames[p], m.spent[p].Load()}
 	}
 	s.Refused = m.refused.Load()
 	m.mu.Lock()

@@ -64,15 +64,15 @@ func TestWindows(t *testing.T) {
 // TestRequestTime: percent of a processor, and a throttle of one window at most.
 func TestRequestTime(t *testing.T) {
 	_, c := client(t, "u", "c", Limits{Entity{User: byDefault}, map[string]float64{RequestPercentage: 10}})
-	c.Spend(1e9, start) // a second: 100 % in 10 s are 10 % a second
+	c.Spend(InHandler, 1e9, start) // a second: 100 % in 10 s are 10 % a second
 	if got := c.Owed(start); got != 0 {
 		t.Errorf("at the limit: %d ms", got)
 	}
-	c.Spend(5e6, start)
+	c.Spend(InHandler, 5e6, start)
 	if got := c.Owed(start); got != 50 {
 		t.Errorf("100.5 %% in 10 s: %d ms, want 50", got)
 	}
-	c.Spend(1e10, start)
+	c.Spend(InHandler, 1e10, start)
 	if got := c.Owed(start); got != 1000 {
 		t.Errorf("far over: %d ms, want one window", got)
 	}
@@ -215,7 +215,7 @@ func TestAllocations(t *testing.T) {
 		now += 100
 		m.Update(c, m.Rules(), "u", "c", now)
 		c.Charge(Produce, 10, now)
-		c.Spend(10, now)
+		c.Spend(InHandler, 10, now)
 		c.Owed(now)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
