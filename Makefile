@@ -15,15 +15,16 @@ test:
 	$(GO) test ./...
 
 # Thousands of random runs: the engine and its state store with the power cut at every operation, the coordinators of groups and transactions,
-# causal nodes from seed FIRST on; SEEDS each.
-SEEDS ?= 2000
-FIRST ?= 0
+# causal nodes, SEEDS each, and a broker on a failing disk, SEEDS_BROKER; from seed FIRST on.
+SEEDS        ?= 2000
+SEEDS_BROKER ?= 100
+FIRST        ?= 0
 soak:
-	$(GO) test ./engine -run 'TestModel$$' -count=1 -timeout 0 -seeds $(SEEDS) -v
-	$(GO) test ./engine/state -run TestPowerCut -count=1 -timeout 0 -seeds $(SEEDS)
-	$(GO) test ./server/group -run 'Model$$' -count=1 -timeout 0 -seeds $(SEEDS)
-	$(GO) test ./server/txn -run TestHistories -count=1 -timeout 0 -seeds $(SEEDS)
-	$(GO) test ./server -run TestTransactionsOnAFailingDisk -count=1 -timeout 0 -faulty-seeds $(SEEDS_BROKER)
+	$(GO) test ./engine -run 'TestModel$$' -count=1 -timeout 0 -seeds $(SEEDS) -seed $(FIRST) -v
+	$(GO) test ./engine/state -run TestPowerCut -count=1 -timeout 0 -seeds $(SEEDS) -first $(FIRST)
+	$(GO) test ./server/group -run 'Model$$' -count=1 -timeout 0 -seeds $(SEEDS) -first $(FIRST)
+	$(GO) test ./server/txn -run TestHistories -count=1 -timeout 0 -seeds $(SEEDS) -first $(FIRST)
+	$(GO) test ./server -run TestTransactionsOnAFailingDisk -count=1 -timeout 0 -faulty-seeds $(SEEDS_BROKER) -faulty-first $(FIRST)
 	$(GO) test ./server/causal/simulate -count=1 -timeout 0 -seeds $(SEEDS) -first $(FIRST) -v
 
 # The gate, the stamp and the rest of the causal node, each broken in one place: the simulator must notice. About ten minutes.

@@ -13,7 +13,10 @@ import (
 	"kaas/server/history"
 )
 
-var faultySeeds = flag.Int("faulty-seeds", 6, "random histories of TestTransactionsOnAFailingDisk")
+var (
+	faultySeeds = flag.Uint64("faulty-seeds", 6, "random histories of TestTransactionsOnAFailingDisk")
+	faultyFirst = flag.Uint64("faulty-first", 0, "the first `seed` of TestTransactionsOnAFailingDisk")
+)
 
 const (
 	faultyParts  = 3
@@ -236,7 +239,7 @@ func (w *faultyWorld) judge() {
 func TestTransactionsOnAFailingDisk(t *testing.T) {
 	told := map[history.End]int{}
 	fired := 0
-	for seed := range uint64(*faultySeeds) {
+	for seed := *faultyFirst; seed < *faultyFirst+*faultySeeds; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := &faultyWorld{t: t, rng: rand.New(rand.NewPCG(seed, 2)), dir: t.TempDir(), disk: crashfs.New(), faults: crashfs.Rules("")}
 			w.open()

@@ -70,10 +70,10 @@ func (l *life) change() (*Batch, map[string]string) {
 	return b, after
 }
 
-// run opens the store, checks it, changes it until the power goes (or for steps batches), and returns whether it went.
-func (l *life) run(d *crashfs.Disk, steps int) (cut bool) {
+// run opens the store, checks it, changes it until the power goes or a sync fails (or for steps batches), and returns whether it did.
+func (l *life) run(d vfs.FS, steps int) (cut bool) {
 	s, err := Open(d, "/s", tinyFiles)
-	if errors.Is(err, crashfs.ErrPower) {
+	if errors.Is(err, crashfs.ErrPower) || errors.Is(err, ErrPoisoned) {
 		return true
 	} else if err != nil {
 		l.t.Fatalf("open: %v", err)
@@ -137,11 +137,14 @@ func (l *life) check(s *Store) {
 	l.history, l.durable = l.history[:n+1], n
 }
 
-var seeds = flag.Uint64("seeds", 2, "histories that TestPowerCut tries")
+var (
+	seeds = flag.Uint64("seeds", 2, "histories that TestPowerCut tries")
+	first = flag.Uint64("first", 0, "the first `seed` of TestPowerCut")
+)
 
 // TestPowerCut cuts the power at every operation of a run, four lives in a row, some of which a kill ends, and opens what is left.
 func TestPowerCut(t *testing.T) {
-	for seed := range *seeds {
+	for seed := *first; seed < *first+*seeds; seed++ {
 		for at := int64(1); ; at++ {
 			rng := rand.New(rand.NewPCG(seed, uint64(at)))
 			l := &life{t: t, rng: rng, history: []map[string]string{{}}}

@@ -623,7 +623,7 @@ func (m *model) drain() {
 
 func TestModel(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range *modelSeeds {
+	for seed := *firstSeed; seed < *firstSeed+*modelSeeds; seed++ {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			m := newModel(t, seed)
 			for range modelSteps {
@@ -647,6 +647,9 @@ func TestModel(t *testing.T) {
 }
 
 // How much the model plays.
-var modelSeeds = flag.Uint64("seeds", 60, "random runs of TestModel and of TestConsumerModel")
+var (
+	modelSeeds = flag.Uint64("seeds", 60, "random runs of TestModel and of TestConsumerModel")
+	firstSeed  = flag.Uint64("first", 0, "their first `seed`")
+)
 
 const modelSteps = 1500

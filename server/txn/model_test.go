@@ -13,7 +13,10 @@ import (
 	"kaas/server/history"
 )
 
-var seeds = flag.Int("seeds", 40, "random histories of TestHistories")
+var (
+	seeds     = flag.Int("seeds", 40, "random histories of TestHistories")
+	firstSeed = flag.Int("first", 0, "the first `seed` of TestHistories")
+)
 
 // The world is a broker in small: the coordinator's shard, partitions with what a log knows of producers, who writes markers, and producers that
 // run transactions, two of them under each transactional id. Any two steps may have a crash between them, after which every log keeps what was
@@ -521,7 +524,7 @@ func (w *world) judge() {
 // TestHistories is the judge. A failure names its seed.
 func TestHistories(t *testing.T) {
 	total := map[string]int{}
-	for seed := range *seeds {
+	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, int64(seed))
 			for range 5000 {
