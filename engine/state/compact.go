@@ -26,14 +26,7 @@ func (s *Store) startMaintenance() {
 	if !s.busy.CompareAndSwap(false, true) {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return
-	}
-	s.work.Add(1)
-	go func() {
-		defer s.work.Done()
+	s.inBackground(func() {
 		defer s.busy.Store(false)
 		if err := s.maintenance(); err != nil && !errors.Is(err, ErrClosed) {
 			s.appendMu.Lock()
@@ -41,7 +34,18 @@ func (s *Store) startMaintenance() {
 			s.appendMu.Unlock()
 			s.opts.OnError(err)
 		}
-	}()
+	})
+}
+
+// inBackground runs f beside everything; Close waits for it. False: the store is closed.
+func (s *Store) inBackground(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.work.Go(f)
+	return true
 }
 
 func (s *Store) maintenance() error {

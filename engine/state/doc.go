@@ -49,6 +49,10 @@
 // durable: it lies before the synced place of the checkpoint, or a whole frame farther on says by its lag that it was synced.
 // Then it is damage, and Open returns a CorruptError naming file and offset and changes nothing.
 //
+// What is kept and not known to be synced, by the synced place, a later file, or the lag of a later frame, is written once more, byte for
+// byte, and synced, before the store is open: the process before may have died right behind a sync that failed, and what the kernel has
+// failed to write it takes for written. A later sync alone would succeed and bring nothing to the disk.
+//
 // Assumptions about the disk: what fdatasync returned for stays; a name is durable after fsync of its directory; a rename is
 // atomic. Nothing is assumed about the order or the granularity in which unsynced bytes reach the disk.
 package state

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path"
@@ -35,6 +36,12 @@ type recovery struct {
 	syncedFile  uint32 // all before this place was durable
 	syncedOff   int64
 	stale       []string // names to be removed
+
+	// Of the file that is replayed: where its frames begin that were read, the sequence of the first of them, and up to which sequence
+	// all are known to have been synced by what they say.
+	offs    []int64
+	first   uint64
+	durable uint64
 }
 
 func (s *Store) recover() error {
@@ -176,8 +183,44 @@ func (s *Store) replayLogs(r *recovery) error {
 	if r.syncedFile == last.id && r.syncedOff == last.size {
 		return nil // closed cleanly
 	}
+	return s.settle(last, r.doubtful(last))
+}
+
+// doubtful is where the part of the file just replayed begins that nothing says was synced.
+func (r *recovery) doubtful(l *logFile) int64 {
+	var from int64 // the header too, if no frame is known to be synced
+	switch n := len(r.offs); {
+	case n > 0 && r.durable+1 >= r.first+uint64(n):
+		from = l.size
+	case n > 0 && r.durable >= r.first:
+		from = r.offs[r.durable+1-r.first]
+	}
+	if r.syncedFile == l.id {
+		from = max(from, r.syncedOff)
+	}
+	return min(from, l.size)
+}
+
+// settle makes the last file durable. What it has from there on, which is not known to have been synced, is written once more before: the process before may
+// have died behind a sync that failed, or while one ran that was to fail. The kernel takes the pages of a failed write for clean, so that they
+// read well, and a sync of them does nothing and succeeds; the disk does not have them.
+func (s *Store) settle(l *logFile, from int64) error {
+	buf := make([]byte, windowBytes)
+	for off := from; off < l.size; {
+		b := buf[:min(int64(len(buf)), l.size-off)]
+		if _, err := l.f.ReadAt(b, off); err != nil {
+			return err
+		}
+		if _, err := l.f.WriteAt(b, off); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	if err := l.f.Truncate(l.size); err != nil { // the length is of a torn tail, or was set by who died like that
+		return err
+	}
 	s.sync.made.Add(1)
-	return s.sync.file(s, last)
+	return s.sync.file(s, l)
 }
 
 func (s *Store) newLog(id uint32) error {
@@ -194,6 +237,7 @@ func (s *Store) newLog(id uint32) error {
 // replayFile replays one file from the replay place or its beginning. whole is false if it ends in something that is not
 // the next frame, at l.size.
 func (s *Store) replayFile(l *logFile, r *recovery) (whole bool, err error) {
+	r.offs, r.first, r.durable = r.offs[:0], r.seq, max(r.durable, r.seq-1)
 	w := newWindow(l.f, logHeader, l.size)
 	first, err := readLogHeader(l.f, l.id)
 	switch {
@@ -228,6 +272,10 @@ func (s *Store) replayFile(l *logFile, r *recovery) (whole bool, err error) {
 			return true, nil
 		case !s.replay(l, frame, off):
 			return false, &CorruptError{File: l.name, Offset: off, Err: errFrameOps}
+		}
+		r.offs = append(r.offs, off)
+		if lag := binary.LittleEndian.Uint32(frame[16:]); lag < 0xffffffff && uint64(lag) <= r.seq {
+			r.durable = max(r.durable, r.seq-uint64(lag))
 		}
 		s.sinceCkpt += int64(len(frame))
 		w.skip(len(frame))
@@ -278,17 +326,15 @@ func (s *Store) cutTail(l *logFile, r *recovery) error {
 			return err
 		}
 	}
+	from := r.doubtful(l)
 	if keep < l.id {
 		s.nextSeq = r.seq
 		if s.files[keep] == nil { // the first file of all, or of the replay
 			return s.newLog(l.id)
 		}
 		l = s.files[keep]
-	}
-	if err := l.f.Truncate(l.size); err != nil {
-		return err
+		from = l.size // it was synced before the next was made
 	}
 	s.active.Store(l)
-	s.sync.made.Add(1)
-	return s.sync.file(s, l)
+	return s.settle(l, from)
 }

@@ -70,6 +70,7 @@ type Store struct {
 
 	appendMu  sync.Mutex // order of the log; guards the fields below and the writing to active
 	nextSeq   uint64
+	sinceSync int64 // log bytes written since the last sync in the background began
 	sinceCkpt int64 // log bytes written after the replay place of the newest checkpoint
 	ckptDue   int64 // sinceCkpt at which the next checkpoint is due
 	active    atomic.Pointer[logFile]
@@ -143,9 +144,13 @@ func (s *Store) append(b *Batch, fill func()) (seq uint64, err error) {
 	s.mu.Unlock()
 	a.size += int64(len(b.buf))
 	s.sinceCkpt += int64(len(b.buf))
+	s.sinceSync += int64(len(b.buf))
 	seq = s.nextSeq
 	s.nextSeq++
 	s.sync.written.Store(seq)
+	if s.sinceSync >= behindBytes && s.syncBehind(seq) {
+		s.sinceSync = 0
+	}
 	if s.sinceCkpt >= s.ckptDue {
 		s.startMaintenance()
 	}
@@ -164,12 +169,27 @@ func (s *Store) usable() error {
 
 // replay puts the operations of a frame at off of file l into the index; false if they make no sense. Called with mu.
 func (s *Store) replay(l *logFile, frame []byte, off int64) bool {
+	var ops [warmMax]op
 	for at := frameHeader; at < len(frame); {
-		o, ok := nextOp(frame, at)
-		if !ok {
-			return false
+		n := 0
+		for ; n < warmMax && at < len(frame); n++ {
+			o, ok := nextOp(frame, at)
+			if !ok {
+				return false
+			}
+			at += o.size
+			ops[n] = o
 		}
-		at += o.size
+		s.index.warm(ops[:n])
+		s.enter(l, ops[:n], off)
+	}
+	return true
+}
+
+// enter puts operations of a frame at off of file l into the index. Called with mu.
+func (s *Store) enter(l *logFile, ops []op, off int64) {
+	for i := range ops {
+		o := &ops[i]
 		var old place
 		var had bool
 		if o.kind == opPut {
@@ -182,7 +202,6 @@ func (s *Store) replay(l *logFile, frame []byte, off int64) bool {
 			s.files[old.file].live -= putSize(len(o.key), int(old.size))
 		}
 	}
-	return true
 }
 
 // roll seals the active file, synced, and opens the next. Called with appendMu.

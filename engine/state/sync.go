@@ -19,6 +19,27 @@ type syncer struct {
 	mu   sync.Mutex // guards busy; held only to decide who syncs
 	done *sync.Cond // a sync has ended
 	busy bool
+
+	// one is held over each sync, of a group, a roll, a checkpoint: the kernel reports a failure to one of those that sync at the time.
+	one sync.Mutex
+
+	behind atomic.Bool // syncBehind runs
+}
+
+// behindBytes is how much is written without a sync before one begins in the background. Without it a file is synced as a whole when it is full,
+// while all writers wait.
+const behindBytes = 8 << 20
+
+// syncBehind has everything up to seq synced in the background, unless that is going on already: then false. A failure poisons the store,
+// which tells the next writer. Called with appendMu.
+func (s *Store) syncBehind(seq uint64) bool {
+	if !s.sync.behind.CompareAndSwap(false, true) {
+		return false
+	}
+	return s.inBackground(func() {
+		defer s.sync.behind.Store(false)
+		_ = s.sync.wait(s, seq)
+	})
 }
 
 func (y *syncer) failed() error {
@@ -71,13 +92,15 @@ func (y *syncer) wait(s *Store, seq uint64) error {
 
 // file syncs one log file, and the directory if a name in it is new. A failure poisons the store.
 func (y *syncer) file(s *Store, l *logFile) error {
-	if err := y.failed(); err != nil {
-		return err
-	}
 	if !l.acquire() {
 		return nil // sealed, so synced, and since removed
 	}
 	defer l.release()
+	y.one.Lock()
+	defer y.one.Unlock()
+	if err := y.failed(); err != nil { // while this one waited
+		return err
+	}
 	if err := l.f.Sync(); err != nil {
 		return y.poison(err)
 	}
