@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"kaas/engine/commit"
 	"kaas/engine/producer"
 	"kaas/engine/segment"
 )
@@ -71,6 +72,33 @@ type runItem struct {
 // GroupCommit, and with flush.messages=1, once the commit that is scheduled has ended. It allocates nothing. It blocks for the
 // page cache only, except for the first use of a log that is not loaded: see Ready.
 func (l *Log) Append(entries []Entry) {
+	if l.append(entries) {
+		l.e.group.Schedule(&l.item)
+	}
+}
+
+// Due are logs whose commit is due after appends. It is used again and again.
+type Due struct{ items []*commit.Item[*Log] }
+
+// AppendDue is Append for who writes to several logs: the commit of this one is left to Commit, which must follow before anything waits for it.
+func (l *Log) AppendDue(entries []Entry, due *Due) {
+	if l.append(entries) {
+		due.items = append(due.items, &l.item)
+	}
+}
+
+// Commit begins the commits that are due, all in one round: if they began one by one, the first would be synced alone and the others wait.
+func (e *Engine) Commit(due *Due) {
+	if len(due.items) == 0 {
+		return
+	}
+	e.group.ScheduleAll(due.items)
+	clear(due.items)
+	due.items = due.items[:0]
+}
+
+// append reports whether a commit is due.
+func (l *Log) append(entries []Entry) bool {
 	l.mu.Lock()
 	err := l.readyLocked()
 	before := l.pub.read()
@@ -84,22 +112,21 @@ func (l *Log) Append(entries []Entry) {
 	}
 	after := l.pub.read()
 	moved := after.end.offset != before.end.offset
-	commit := moved && l.flushDue(after.end.offset)
+	due := moved && l.flushDue(after.end.offset)
 	l.mu.Unlock()
 	for i := range entries {
 		entries[i].LogStart = after.start
 	}
 	if !moved {
-		return
+		return false
 	}
 	if after.hw.offset != before.hw.offset {
 		l.watch.notify(l)
 	}
-	if commit {
-		l.e.group.Schedule(&l.item)
-	} else {
+	if !due {
 		l.flushLater()
 	}
+	return due
 }
 
 // readyLocked loads the log if need be. mu is held.
@@ -308,6 +335,7 @@ func (l *Log) flushRun() error {
 	}
 	l.zeroAhead(active)
 	end := place{st.end, active.Base(), active.Size()}
+	l.stage(r, end.seg, end.pos-r.bytes)
 	l.pub.mu.Lock()
 	m := l.pub.read()
 	m.end = end
@@ -456,7 +484,7 @@ func (l *Log) roll(now time.Time) error {
 	old := *l.segs.Load()
 	segs := append(append(make([]*segment.Segment, 0, len(old)+1), old...), fresh)
 	if len(old) > 0 {
-		snapshot := st.producers.Snapshot() // of none too: without it the next first use looks for producers in every batch before
+		snapshot := st.producers.Snapshot(true) // of none too: without it the next first use looks for producers in every batch before
 		l.syncMu.Lock()
 		l.rolled = append(l.rolled, old[len(old)-1])
 		l.seals = append(l.seals, seal{old[len(old)-1], st.end, snapshot})

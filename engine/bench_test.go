@@ -66,7 +66,7 @@ func BenchmarkRead(b *testing.B) {
 }
 
 // BenchmarkCommit has writers in a closed loop and, in the same run, a bare probe that writes as many batches with one call to one file and
-// syncs it. acks/round should be near writers; round-share is rounds/s against the probe's, p99-share the p99 of an acknowledgement, from
+// syncs it. acks/round should be near writers, acks-share near 1; round-share is rounds/s against the probe's, p99-share the p99 of an acknowledgement, from
 // the append on, against that of the probe. With via=loop one goroutine appends for all who are ready, as an event loop does.
 func BenchmarkCommit(b *testing.B) {
 	for _, c := range []struct {
@@ -139,6 +139,7 @@ func benchmarkCommit(b *testing.B, via string, partitions, writers int) {
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(per, "acks/round")
+	b.ReportMetric(per/float64(writers), "acks-share")
 	b.ReportMetric(rate, "rounds/s")
 	b.ReportMetric(bare, "probe-syncs/s")
 	b.ReportMetric(rate/bare, "round-share")

@@ -114,7 +114,8 @@ type Log struct {
 
 	syncMu   sync.Mutex         // guards what follows; held for moments
 	rolled   []*segment.Segment // left by a roll with unsynced writes
-	syncing  mark               // what the sync that runs covers; the committer's
+	syncing  place              // the end that the sync that runs covers; the committer's
+	staged   *staged            // nil: nothing
 	seals    []seal             // rolled segments to be sealed, in order
 	unsealed []seal             // no longer to be sealed, as retention took them first or they were before, but their snapshots may be needed yet
 }

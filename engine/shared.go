@@ -48,6 +48,8 @@ type shared struct {
 	making  atomic.Bool    // the files are being made
 	made    atomic.Bool    // they are
 	lacking atomic.Bool    // there was no room for them the last time
+	running atomic.Bool    // the last round went through it
+	staging atomic.Int64   // logs with staged bytes
 	rounds  int
 	after   int
 	logsMax int // a file with so many logs counts as full: their descriptors cannot be closed
@@ -83,6 +85,7 @@ func (s *shared) pick(logs []*Log, out []commit.Outcome) {
 	if left >= 0 {
 		s.work.Go(func() { s.settle(left) })
 	}
+	s.running.Store(ok)
 	if !ok {
 		return
 	}
@@ -153,7 +156,7 @@ func (l *Log) shareable(m *mark) bool {
 // share puts what the log has to make durable into the frame.
 func (l *Log) share(s *shared, m *mark, part int) bool {
 	if n := m.end.pos - m.hw.pos; n > 0 {
-		if !l.readInto(s, m, int(n)) {
+		if !l.copyInto(s, m, int(n)) {
 			return false
 		}
 		if !l.shared[part] {
@@ -162,13 +165,25 @@ func (l *Log) share(s *shared, m *mark, part int) bool {
 		}
 	}
 	l.syncMu.Lock()
-	l.syncing = *m
+	l.syncing = m.end
 	l.syncMu.Unlock()
 	return true
 }
 
-// readInto copies the bytes from the page cache: they were written a moment ago.
-func (l *Log) readInto(s *shared, m *mark, n int) bool {
+// copyInto copies the bytes that were staged, else from the page cache: they were written a moment ago.
+func (l *Log) copyInto(s *shared, m *mark, n int) bool {
+	if l.sharedName == "" {
+		l.sharedName = l.name()
+	}
+	b := s.frame.Add(&redo.Piece{Log: l.sharedName, Topic: l.spec.TopicID, Segment: m.end.seg, At: m.hw.pos}, n)
+	if l.fromStaged(b, m.end.seg, m.hw.pos) || l.fromFile(b, m) {
+		return true
+	}
+	s.frame.Undo()
+	return false
+}
+
+func (l *Log) fromFile(b []byte, m *mark) bool {
 	segs := *l.segs.Load()
 	i := len(segs) - 1
 	for i >= 0 && segs[i].Base() != m.end.seg {
@@ -182,15 +197,8 @@ func (l *Log) readInto(s *shared, m *mark, n int) bool {
 		return false
 	}
 	defer r.Release()
-	if l.sharedName == "" {
-		l.sharedName = l.name()
-	}
-	b := s.frame.Add(&redo.Piece{Log: l.sharedName, Topic: l.spec.TopicID, Segment: m.end.seg, At: m.hw.pos}, n)
-	if got, _ := r.File().ReadAt(b, m.hw.pos); got != n {
-		s.frame.Undo()
-		return false
-	}
-	return true
+	got, _ := r.File().ReadAt(b, m.hw.pos)
+	return got == len(b)
 }
 
 // sync is commit.Config.SyncPicked. A journal that cannot be written is no reason to lose a log: each is synced by itself then. What a

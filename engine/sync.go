@@ -40,7 +40,7 @@ func (l *Log) sync() (int64, error) {
 	}
 	segs := *l.segs.Load()
 	l.syncMu.Lock()
-	l.syncing = m
+	l.syncing = m.end
 	rolled := l.rolled
 	l.rolled = nil
 	l.syncMu.Unlock()
@@ -77,19 +77,23 @@ func (l *Log) publishDurable(end int64, err error) {
 	}
 	if err != nil {
 		l.fail(err)
+		l.syncMu.Lock()
+		l.dropStaged()
+		l.syncMu.Unlock()
 		return
 	}
 	l.syncMu.Lock()
 	durable := l.syncing
+	l.unstage(durable)
 	l.syncMu.Unlock()
-	if durable.end.offset != end {
+	if durable.offset != end {
 		return
 	}
 	l.pub.mu.Lock()
 	m := l.pub.read()
 	moved := m.hw.offset < end
 	if moved {
-		m.hw = durable.end
+		m.hw = durable
 		l.pub.write(m)
 	}
 	l.pub.mu.Unlock()

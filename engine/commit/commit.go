@@ -136,6 +136,26 @@ func (g *Group[T]) Schedule(it *Item[T]) {
 	g.signal()
 }
 
+// ScheduleAll has the items synced in the next round, all in the same, and wakes the committer once.
+func (g *Group[T]) ScheduleAll(items []*Item[T]) {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return
+	}
+	before := len(g.pending)
+	for _, it := range items {
+		if it.queued.CompareAndSwap(false, true) {
+			g.pending = append(g.pending, it)
+		}
+	}
+	some := len(g.pending) > before
+	g.mu.Unlock()
+	if some {
+		g.signal()
+	}
+}
+
 // Await reports true when the item is durable up to end (exclusive), or returns the error that poisoned it. Otherwise w is
 // called once, later.
 func (g *Group[T]) Await(it *Item[T], end int64, w Waiter) (bool, error) {

@@ -344,3 +344,39 @@ func TestNotNow(t *testing.T) {
 		t.Errorf("told %v, durable %d", err, l.item.Durable())
 	}
 }
+
+// TestScheduleAll: items scheduled together are in one round, also those that one of them would have begun by itself, and none twice.
+func TestScheduleAll(t *testing.T) {
+	var rounds, items atomic.Int64
+	held, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	g := New(Config[*log]{
+		Threads: 1,
+		Sync: func(l *log) (int64, error) {
+			once.Do(func() { close(held); <-release })
+			return 1, nil
+		},
+		Publish: func(*log, int64, error) {},
+		OnRound: func(n, _ int, _ time.Duration) { rounds.Add(1); items.Add(int64(n)) },
+	})
+	logs := make([]log, 50)
+	var all []*Item[*log]
+	for i := range logs {
+		l := &logs[i]
+		l.item.Init(l, 0)
+		all = append(all, &l.item, &l.item)
+	}
+	g.Schedule(&logs[0].item)
+	<-held
+	g.ScheduleAll(all)
+	g.ScheduleAll(all)
+	close(release)
+	g.Close()
+	if rounds.Load() != 2 || items.Load() != 1+50 {
+		t.Errorf("%d rounds of %d items", rounds.Load(), items.Load())
+	}
+	g.ScheduleAll(all) // of a closed group: no round comes
+	if logs[1].item.queued.Load() {
+		t.Error("queued after the close")
+	}
+}

@@ -28,6 +28,7 @@ type gatherer struct {
 	ops   []*produceOp
 	env   batch.Env
 	shard *counters.Shard
+	due   engine.Due // what the appends of a flush have to commit
 
 	deflater *batch.Deflater // a worker's, for topics whose compression.type is not producer
 }
@@ -211,7 +212,7 @@ func (g *gatherer) flush() {
 		if g.deflater != nil { // a worker's: it waits for descriptors that this request itself may have taken
 			_ = run.p.Log.MakeReady()
 		}
-		run.p.Log.Append(run.entries)
+		run.p.Log.AppendDue(run.entries, &g.due)
 		g.count(run.entries)
 		for k := range run.entries {
 			run.refs[k].settle(&run.entries[k], run.p)
@@ -220,6 +221,7 @@ func (g *gatherer) flush() {
 		clear(run.refs)
 		run.p, run.entries, run.refs = nil, run.entries[:0], run.refs[:0]
 	}
+	g.s.engine.Commit(&g.due)
 	g.s.stalls.note(began, g.s.now)
 	g.parts = g.parts[:0]
 	clear(g.byLog)
