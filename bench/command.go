@@ -25,13 +25,18 @@ func Command() *cobra.Command {
 
 func floorCommand() *cobra.Command {
 	var listen, dir string
+	var synced bool
 	cmd := &cobra.Command{
 		Use:    "floor",
 		Short:  "Serve the least work that a broker can do",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := floor.Listen(listen, dir)
+			open := floor.Listen
+			if synced {
+				open = floor.ListenSynced
+			}
+			s, err := open(listen, dir)
 			if err != nil {
 				return err
 			}
@@ -49,5 +54,6 @@ func floorCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "`address` to listen on")
 	cmd.Flags().StringVar(&dir, "data-dir", ".", "`directory` for its files")
+	cmd.Flags().BoolVar(&synced, "synced", false, "answer a Produce when it is durable")
 	return cmd
 }

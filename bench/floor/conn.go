@@ -21,7 +21,8 @@ type conn struct {
 	// the batch of the Produce that is being received
 	left  int // bytes still to come
 	at    int64
-	part  *partition
+	base  int64      // its offset
+	part  *partition // whose file it goes to
 	crc   uint32
 	want  uint32
 	reply [128]byte // head of the answer: correlation id, topic, partition
@@ -81,7 +82,7 @@ func (w *writer) flush() error {
 // ready handles events of one connection. What it reads stays in the buffer until endRound.
 func (s *Server) ready(c *conn, events uint32) error {
 	for more := events&^unix.EPOLLOUT != 0; more; {
-		if s.used > readBytes-roomBytes {
+		if s.used > len(s.buf)-roomBytes {
 			if err := s.endRound(); err != nil {
 				return err
 			}
@@ -105,10 +106,17 @@ func (s *Server) ready(c *conn, events uint32) error {
 	return nil
 }
 
-// endRound writes the received batches with as few calls as it takes, and then sends the answers.
+// endRound writes the received batches with as few calls as it takes, syncs them if that is wanted, and then sends the answers.
 func (s *Server) endRound() error {
 	if err := s.writer.flush(); err != nil {
 		return err
+	}
+	if s.dirty {
+		s.dirty = false
+		s.syncs.Add(1)
+		if err := unix.Fdatasync(s.shared.fd); err != nil {
+			return err
+		}
 	}
 	for _, c := range s.answered {
 		if c.fd >= 0 && !c.flush() {
@@ -239,12 +247,12 @@ func (s *Server) openProduce(c *conn, b []byte) (used int, ok bool) {
 	if p.each != int64(size) {
 		return 0, false
 	}
-	be.PutUint64(batch, uint64(p.end()))
-	at, err := p.reserve(int64(size))
+	to, at, base, err := s.reserve(p, int64(size))
 	if err != nil {
 		return 0, false
 	}
-	c.part, c.at, c.left = p, at, size
+	be.PutUint64(batch, uint64(base))
+	c.part, c.at, c.base, c.left = to, at, base, size
 	c.want, c.crc = be.Uint32(batch[frames.BatchCRCAt:]), 0
 	c.head = 0
 	if acks := be.Uint16(b[frames.RequestHead+2:]); acks != 0 {
@@ -288,10 +296,10 @@ func (s *Server) store(c *conn, b []byte) bool {
 	if c.crc != c.want {
 		code = 2 // corrupt message
 	}
-	base := (c.at/c.part.each - 1) * c.part.records
+	s.dirty = s.shared != nil
 	c.out = append(c.out, c.reply[:c.head]...)
 	c.out = be.AppendUint16(c.out, code)
-	c.out = be.AppendUint64(c.out, uint64(base))
+	c.out = be.AppendUint64(c.out, uint64(c.base))
 	c.out = be.AppendUint64(c.out, ^uint64(0)) // no append time
 	c.out = be.AppendUint64(c.out, 0)          // log start
 	c.out = be.AppendUint32(c.out, 0)          // not throttled

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,8 +23,14 @@ type client struct {
 
 func serve(t *testing.T) *client {
 	t.Helper()
+	c, _ := serveBy(t, Listen)
+	return c
+}
+
+func serveBy(t *testing.T, open func(address, dir string) (*Server, error)) (*client, *Server) {
+	t.Helper()
 	dir := t.TempDir()
-	s, err := Listen("127.0.0.1:0", dir)
+	s, err := open("127.0.0.1:0", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +52,7 @@ func serve(t *testing.T) *client {
 	if err := c.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	return &client{t, c, dir}
+	return &client{t, c, dir}, s
 }
 
 func (c *client) send(b []byte) {
@@ -143,6 +150,36 @@ func TestStoredBytes(t *testing.T) {
 		if err != nil || high != int64(15*records) || n != cut || !bytes.Equal(a[head:], want[2*len(batch):][:cut]) {
 			t.Errorf("size %d: want three and a half batches from the third on, got %d bytes, high watermark %d, %v", size, n, high, err)
 		}
+	}
+}
+
+// TestSynced sends batches of two partitions: each has its own offsets, all lie in one file, which is written over from its start when it is
+// full, and none is answered before a sync.
+func TestSynced(t *testing.T) {
+	_, batch, records := request(t, 500)
+	c, s := serveBy(t, func(address, dir string) (*Server, error) { return listenSynced(address, dir, int64(4*len(batch)+10)) })
+	c.create("t")
+	var all []byte
+	var want [6][]byte
+	for i := range want {
+		all = append(append(all, frames.ProduceHead("t", int32(i%2), -1, 1000, len(batch))...), batch...)
+		be.PutUint64(batch, uint64(i/2*records))
+		want[i] = bytes.Clone(batch)
+	}
+	c.send(all)
+	for i := range want {
+		a := c.answer()
+		at := frames.ProduceErrorAt(1)
+		if code, base := be.Uint16(a[at:]), be.Uint64(a[at+2:]); code != 0 || base != uint64(i/2*records) {
+			t.Errorf("batch %d: error %d, offset %d, want %d", i, code, base, i/2*records)
+		}
+		if n := s.Syncs(); n < 1 || n > int64(len(want)) {
+			t.Errorf("%d syncs when batch %d was answered", n, i)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(c.dir, "shared.log"))
+	if file := slices.Concat(want[4], want[5], want[2], want[3], make([]byte, 10)); err != nil || !bytes.Equal(b, file) {
+		t.Errorf("the file of %d bytes does not have the batches: %v", len(b), err)
 	}
 }
 

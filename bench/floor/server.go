@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	readBytes  = 256 << 10
-	roomBytes  = 64 << 10  // a receive has at least so much room, or the round ends before
-	turnBytes  = 64 << 10  // of sendfile, for one connection before the next has its turn
-	stepBytes  = 256 << 20 // by which files are allocated ahead
-	topicsMax  = 1 << 10
-	partsMax   = 1 << 14 // per topic
-	pieceCount = 256     // of a pwritev
+	readBytes   = 256 << 10
+	roomBytes   = 64 << 10  // a receive has at least so much room, or the round ends before
+	turnBytes   = 64 << 10  // of sendfile, for one connection before the next has its turn
+	stepBytes   = 256 << 20 // by which files are allocated ahead
+	topicsMax   = 1 << 10
+	partsMax    = 1 << 14  // per topic
+	pieceCount  = 256      // of a pwritev
+	groupBytes  = 1 << 20  // of batches that one sync covers at most
+	sharedBytes = 64 << 20 // of the one file that is synced
 )
 
 // Server is a listening floor. It is owned by the goroutine that calls Serve.
@@ -26,9 +29,12 @@ type Server struct {
 	port     int
 	conns    map[int32]*conn
 	topics   map[string]*topic
+	shared   *partition // set: what is synced, a file that all batches go to
+	dirty    bool       // it has whole batches that no sync has covered
+	syncs    atomic.Int64
 	buf      []byte
 	used     int // bytes of buf that hold what was received in this round
-	events   [256]unix.EpollEvent
+	events   [1 << 10]unix.EpollEvent
 	writer   writer
 	answered []*conn // with something to send at the end of the round
 	turns    []*conn // with a sendfile under way
@@ -98,8 +104,30 @@ func Listen(address, dir string) (*Server, error) {
 	return s, err
 }
 
+// ListenSynced opens a floor that answers a Produce when it is durable: see the package's comment.
+func ListenSynced(address, dir string) (*Server, error) {
+	return listenSynced(address, dir, sharedBytes)
+}
+
+func listenSynced(address, dir string, size int64) (*Server, error) {
+	s, err := Listen(address, dir)
+	if err != nil {
+		return nil, err
+	}
+	s.buf = make([]byte, groupBytes+roomBytes)
+	s.shared = &partition{path: filepath.Join(dir, "shared.log")}
+	if err := s.shared.zero(size); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
 // Address is where the floor listens.
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
+
+// Syncs is how many times a floor of ListenSynced has synced batches.
+func (s *Server) Syncs() int64 { return s.syncs.Load() }
 
 // Stop makes Serve return. It may be called from any goroutine, once.
 func (s *Server) Stop() error {
@@ -112,7 +140,7 @@ func (s *Server) Serve() error {
 	defer s.close()
 	for {
 		pause := -1
-		if len(s.turns) > 0 {
+		if len(s.turns) > 0 || s.gathering() {
 			pause = 0
 		}
 		n, err := unix.EpollWait(s.epoll, s.events[:], pause)
@@ -137,12 +165,18 @@ func (s *Server) Serve() error {
 				}
 			}
 		}
+		if n > 0 && s.gathering() {
+			continue // there may be more by now, for the same sync
+		}
 		if err := s.endRound(); err != nil {
 			return err
 		}
 		s.sendTurns()
 	}
 }
+
+// gathering tells whether batches wait for a sync.
+func (s *Server) gathering() bool { return s.shared != nil && len(s.answered) > 0 }
 
 func (s *Server) accept() {
 	for {
@@ -170,6 +204,9 @@ func (s *Server) close() {
 	for _, c := range s.conns {
 		unix.Close(c.fd)
 	}
+	if s.shared != nil && s.shared.fd > 0 {
+		unix.Close(s.shared.fd)
+	}
 	for _, t := range s.topics {
 		for _, p := range t.parts {
 			if p.fd > 0 {
@@ -194,20 +231,57 @@ func (s *Server) create(name string, parts int) *topic {
 	return t
 }
 
-// reserve takes n bytes at the end of the file for a batch.
-func (p *partition) reserve(n int64) (at int64, err error) {
+// open makes the file, if need be.
+func (p *partition) open() (err error) {
 	if p.fd == 0 {
-		if p.fd, err = unix.Open(p.path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o644); err != nil {
-			return 0, err
-		}
+		p.fd, err = unix.Open(p.path, unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o644)
 	}
-	for p.size+n > p.space {
-		if err := unix.Fallocate(p.fd, 0, p.space, stepBytes); err != nil {
-			return 0, err
+	return err
+}
+
+// zero writes n zeros and syncs them, so that later syncs are of data alone.
+func (p *partition) zero(n int64) error {
+	if err := p.open(); err != nil {
+		return err
+	}
+	zeros := make([]byte, 1<<20)
+	for p.space < n {
+		w, err := unix.Pwrite(p.fd, zeros[:min(n-p.space, int64(len(zeros)))], p.space)
+		if err != nil {
+			return err
 		}
-		p.space += stepBytes
+		p.space += int64(w)
+	}
+	return unix.Fsync(p.fd)
+}
+
+// reserve takes n bytes for a batch: at the end of the partition's file, or somewhere in the one that is synced. base is the batch's offset.
+func (s *Server) reserve(p *partition, n int64) (to *partition, at, base int64, err error) {
+	base = p.end()
+	if s.shared != nil {
+		p.size += n
+		if s.shared.size+n > s.shared.space {
+			s.shared.size = 0
+		}
+		p = s.shared
+	} else if err := p.room(n); err != nil {
+		return nil, 0, 0, err
 	}
 	at = p.size
 	p.size += n
-	return at, nil
+	return p, at, base, nil
+}
+
+// room allocates the file for n more bytes.
+func (p *partition) room(n int64) error {
+	if err := p.open(); err != nil {
+		return err
+	}
+	for p.size+n > p.space {
+		if err := unix.Fallocate(p.fd, 0, p.space, stepBytes); err != nil {
+			return err
+		}
+		p.space += stepBytes
+	}
+	return nil
 }

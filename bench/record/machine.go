@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -116,50 +115,6 @@ func Calibrate(dir string) (Calibration, error) {
 	p, err := Probe(dir, 4<<10, 300*time.Millisecond)
 	c.FdatasyncP50, c.FdatasyncRate = p.P50, p.PerSecond
 	return c, err
-}
-
-// Probed is what Probe saw.
-type Probed struct {
-	PerSecond float64
-	P50, P99  float64 // µs
-}
-
-// Probe writes n bytes and calls fdatasync, one after the other, in a file that has been written and synced before: the
-// cheapest durable write there is.
-func Probe(dir string, n int, howLong time.Duration) (p Probed, err error) {
-	f, err := os.CreateTemp(dir, "probe")
-	if err != nil {
-		return p, err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	const steps = 64
-	buf := make([]byte, n)
-	for range steps {
-		if _, err := f.Write(buf); err != nil {
-			return p, err
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return p, err
-	}
-	var took []time.Duration
-	start := time.Now()
-	for i := 0; time.Since(start) < howLong; i++ {
-		from := time.Now()
-		if _, err := f.WriteAt(buf, int64(i%steps*n)); err != nil {
-			return p, err
-		}
-		if err := unix.Fdatasync(int(f.Fd())); err != nil {
-			return p, err
-		}
-		took = append(took, time.Since(from))
-	}
-	p.PerSecond = float64(len(took)) / time.Since(start).Seconds()
-	slices.Sort(took)
-	p.P50 = float64(took[len(took)/2].Nanoseconds()) / 1e3
-	p.P99 = float64(took[len(took)*99/100].Nanoseconds()) / 1e3
-	return p, nil
 }
 
 // TouchMemory writes n bytes of a file and removes it, so that the page cache has had those pages before: in a young virtual

@@ -64,3 +64,31 @@ func TestSplice(t *testing.T) {
 		t.Error("a part that is not there was taken")
 	}
 }
+
+// TestProbes: every way is measured, its rounds leave no file behind, and the best is the one with the most rounds a second.
+func TestProbes(t *testing.T) {
+	dir := t.TempDir()
+	one, err := Probe(dir, 100, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := ProbeWays(dir, 20, 100, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range []Probed{one, w.Each, w.Volume, w.Shared, w.Best()} {
+		if p.PerSecond <= 0 || p.P50 <= 0 || p.P99 < p.P50 {
+			t.Errorf("probe %d: %+v", i, p)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	w = Ways{Each: Probed{PerSecond: 3}, Volume: Probed{PerSecond: 4}, Shared: Probed{PerSecond: 2}}
+	if got := w.Best().PerSecond; got != 4 {
+		t.Errorf("best: %v", got)
+	}
+	if _, err := Probe(dir+"/none", 100, 0); !os.IsNotExist(err) {
+		t.Errorf("without a directory: %v", err)
+	}
+}
