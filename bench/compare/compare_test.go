@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -76,8 +77,9 @@ func standIn(args []string) error {
 		if err != nil {
 			return err
 		}
+		var syncs atomic.Int64
 		go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprintf(w, "# HELP %[1]s syncs\n%[1]s 7\n", syncsMetric)
+			fmt.Fprintf(w, "# HELP %[1]s syncs\n%[1]s %[2]d\n", syncsMetric, syncs.Add(7))
 		}))
 	}
 	return s.Serve()
@@ -187,10 +189,11 @@ func TestScenariosOfBroker(t *testing.T) {
 }
 
 func TestOtherScenarios(t *testing.T) {
-	records, _ := tiny(t, "fetch-64k", "commit-64", "start", "idle", "connections")
+	records, out := tiny(t, "fetch-64k", "commit-64", "commit-64-partitions", "start", "idle", "connections")
 	want := map[string][]string{
 		"fetch-64k": {bytesPerSecond, cpuPerGB}, "commit-64": {syncsPerSecond, probePerSecond, acksOfWriters, syncsOfProbe, probeP99, p99OfProbe},
-		"start": {startMs}, "idle": {rssAnonMiB}, "connections": nil,
+		"commit-64-partitions": {syncsPerSecond, probePerSecond, acksOfWriters, syncsOfProbe, p99OfProbe, probeEach, probeVolume, probeShared},
+		"start":                {startMs}, "idle": {rssAnonMiB}, "connections": nil,
 	}
 	if len(records) != len(want) {
 		t.Fatalf("want %d records, got %d", len(want), len(records))
@@ -201,6 +204,17 @@ func TestOtherScenarios(t *testing.T) {
 				t.Errorf("%s: want two rounds of %s, got %v", r.Scenario, name, got)
 			}
 		}
+	}
+	for _, r := range records[1:3] {
+		if got := r.Subjects[Floor]; len(got[requestsPerSecond]) != 2 || len(got[latencyP99]) != 2 || len(got[syncsPerSecond]) != 0 {
+			t.Errorf("%s: the floor has %v", r.Scenario, got)
+		}
+		if got := r.Subjects[Broker]; got[syncsPerSecond][0]*got[acksOfWriters][0]*64 < got[requestsPerSecond][0]*0.99 || got[syncsPerSecond][0]*got[acksOfWriters][0]*64 > got[requestsPerSecond][0]*1.01 {
+			t.Errorf("%s: syncs, acknowledgements and requests do not agree: %v", r.Scenario, got)
+		}
+	}
+	if !strings.Contains(out, "bar    ≥ 65 % of the floor's acks/s: ") {
+		t.Errorf("want the bars judged, got\n%s", out)
 	}
 	if r := records[len(records)-1]; len(r.Subjects[Broker][bytesPerConn]) != 2 {
 		t.Errorf("want growth per connection, got %v", r.Subjects)

@@ -48,6 +48,7 @@ type suite struct {
 // engineSuites are run by RunTable: those that engineRows show, and no more.
 var engineSuites = []suite{
 	{"engine", `Append/size=(1|16|256)k/sync=`, "2s"},
+	{"engine", `Commit/via=goroutines/partitions=64/writers=64`, "1x"},
 	{"engine", `Read/at=`, "1s"},
 	{"engine", `Recover/batch=(1|16)k/idempotent=true/logs=1/pages=hot`, "2x"},
 	{"engine/compact", `Compact`, "2x"},
@@ -73,11 +74,18 @@ func million(ns float64) float64   { return 1e3 / ns }
 func inMs(ns float64) float64      { return ns / 1e6 }
 func inverse(v float64) float64    { return 1 / v }
 
+// benchCommit is the group commit without sockets: what of the bars of the broker's own is the engine's.
+const benchCommit = "engine.BenchmarkCommit/via=goroutines/partitions=64/writers=64"
+
 var engineRows = []engineRow{
 	{"append, 1 KiB batches, page cache", "engine.BenchmarkAppend/size=1k/sync=none", "ns/op", "ns", same, Bar{}},
 	{"append, 16 KiB batches, page cache", "engine.BenchmarkAppend/size=16k/sync=none", "MB/s", "MB/s", same, Bar{}},
 	{"append, 256 KiB batches, page cache", "engine.BenchmarkAppend/size=256k/sync=none", "MB/s", "MB/s", same, Bar{}},
 	{"append, 16 KiB batches, group commit behind them", "engine.BenchmarkAppend/size=16k/sync=group", "MB/s", "MB/s", same, Bar{}},
+	{"group commit, 64 goroutines on 64 partitions: acknowledgements per round, of the writers", benchCommit, "acks-share", "of the writers", same, atLeast(0.8, "", "", "of the writers")},
+	{"the same: rounds/s, of a bare probe in the same run with as many bytes in one file", benchCommit, "round-share", "of the probe", same, atLeast(0.6, "", "", "of the probe")},
+	{"the same: p99 of an acknowledgement, of the probe's", benchCommit, "p99-share", "times", same, atMost(2, "", "times the probe's")},
+	{"the same: acknowledgements", benchCommit, "acks/s", "acks/s", same, Bar{}},
 	{"look up an offset, last batches", "engine.BenchmarkRead/at=tail", "ns/op", "ns", same, Bar{}},
 	{"look up an offset, by the index of the segment in use", "engine.BenchmarkRead/at=active", "ns/op", "ns", same, Bar{}},
 	{"look up an offset, by the index of a sealed segment", "engine.BenchmarkRead/at=sealed", "ns/op", "ns", same, Bar{}},

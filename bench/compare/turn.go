@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"kaas/bench/frames"
 	"kaas/bench/load"
 	"kaas/bench/process"
 	"kaas/bench/record"
@@ -30,7 +29,11 @@ func (t *turn) start(durability string, more ...string) (*process.Process, error
 	}
 	return process.Start(t.opt.Program, func(address string) []string {
 		if t.subject == Floor {
-			return []string{"bench", "floor", "--listen", address, "--data-dir", data}
+			floor := []string{"bench", "floor", "--listen", address, "--data-dir", data}
+			if durability == groupCommit {
+				floor = append(floor, "--synced")
+			}
+			return floor
 		}
 		return append([]string{"serve", "--listen", address, "--data-dir", data, "--durability", durability}, more...)
 	})
@@ -136,55 +139,6 @@ func (t *turn) fetch(maxBytes int) error {
 		c.Bytes = t.scaled(read)
 		return t.charge(p, func() (load.Result, error) { return load.Fetch(c) })
 	})
-}
-
-// commit runs writers that each wait for their acknowledgement, spread over connections, between two probes of the disk with as many bytes per sync.
-func (t *turn) commit(writers, connections, partitions int) error {
-	batch, _, err := frames.Batch(1, kib, 0)
-	if err != nil {
-		return err
-	}
-	howLong := time.Duration(float64(3*time.Second) * t.opt.Scale)
-	before, err := record.Probe(t.dir, writers*len(batch), howLong/3)
-	if err != nil {
-		return err
-	}
-	counter, err := process.FreePort()
-	if err != nil {
-		return err
-	}
-	var acks int64
-	var seconds, syncs float64
-	err = t.with(groupCommit, func(p *process.Process) error {
-		return t.charge(p, func() (load.Result, error) {
-			r, err := load.Produce(load.ProduceConfig{
-				Brokers: []string{p.Address}, Topic: topicName, Partitions: partitions, Connections: connections, Pipeline: writers / connections, BatchBytes: 1, RecordBytes: kib,
-				Acks: -1, Limits: load.Limits{Duration: howLong},
-			})
-			acks, seconds = r.Requests, r.Seconds
-			if err == nil {
-				syncs, err = countSyncs(counter)
-			}
-			return r, err
-		})
-	}, "--metrics", counter)
-	if err != nil {
-		return err
-	}
-	after, err := record.Probe(t.dir, writers*len(batch), howLong/3)
-	if err != nil {
-		return err
-	}
-	t.figures[probePerSecond] = (before.PerSecond + after.PerSecond) / 2
-	if syncs == 0 {
-		return fmt.Errorf("the broker counted no sync for %d acknowledgements", acks)
-	}
-	t.figures[syncsPerSecond] = syncs / seconds
-	t.figures[acksOfWriters] = float64(acks) / syncs / float64(writers)
-	t.figures[probeP99] = (before.P99 + after.P99) / 2
-	t.figures[p99OfProbe] = t.figures[latencyP99] / t.figures[probeP99]
-	t.figures[syncsOfProbe] = t.figures[syncsPerSecond] / t.figures[probePerSecond]
-	return nil
 }
 
 func (t *turn) startUp() error {
