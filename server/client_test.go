@@ -20,6 +20,9 @@ import (
 // deadline bounds every wait of these tests; nothing is measured by it.
 const deadline = 30 * time.Second
 
+// connDeadline bounds all that a test does on one connection: on a busy machine a hundred requests take longer than one may.
+const connDeadline = 10 * deadline
+
 // start runs a broker in the test's process, with settings as key, value, key, value…
 func start(t testing.TB, dir string, settings ...string) *Broker {
 	t.Helper()
@@ -85,7 +88,7 @@ func dialAt(t testing.TB, addr string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(deadline)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(connDeadline)); err != nil {
 		t.Fatal(err)
 	}
 	return &client{t: t, c: c}
@@ -162,6 +165,9 @@ func (c *client) call(key, version int16, q, p api.Message) {
 // closed waits until the broker closes the connection, and fails if it answers.
 func (c *client) closed() {
 	c.t.Helper()
+	if err := c.c.SetReadDeadline(time.Now().Add(deadline)); err != nil {
+		c.t.Fatal(err)
+	}
 	var b [1]byte
 	n, err := c.c.Read(b[:])
 	var timeout net.Error
