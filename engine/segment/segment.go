@@ -282,7 +282,8 @@ func (s *Segment) ShouldRoll(pending, size, lastOffset, maxTimestamp int64, o *O
 	if have > o.MaxBytes-size || have+size > math.MaxInt32 || lastOffset-s.base > math.MaxInt32 {
 		return true
 	}
-	if s.index.count()*offsetEntry >= o.MaxIndex-offsetEntry || s.times.count()*timeEntry >= o.MaxIndex-timeEntry {
+	// The last entry of the time index is the one that a roll adds.
+	if s.index.count() >= o.MaxIndex/offsetEntry || s.times.count() >= o.MaxIndex/timeEntry-1 {
 		return true
 	}
 	return s.Age(maxTimestamp, now) > segmentMs
@@ -530,30 +531,36 @@ func (s *Segment) locate(offset int64, cached bool) (Position, error) {
 	if offset >= s.next.Load() {
 		return Position{}, ErrEnd
 	}
-	e, ok, err := s.index.floor(offset - s.base)
-	if err != nil {
-		return Position{}, err
-	}
-	var at, check int64
-	if ok {
-		check = s.base + int64(binary.BigEndian.Uint32(e[:]))
-		at = int64(binary.BigEndian.Uint32(e[4:]))
-	}
 	r, err := s.Acquire()
 	if err != nil {
 		return Position{}, err
 	}
 	defer r.Release()
-	w := walk{s: s, r: r, end: s.size.Load(), at: at, win: windows.Get().(*window), last: int(s.lastSize.Load()), cached: cached}
+	w := walk{s: s, r: r, end: s.size.Load(), win: windows.Get().(*window), last: int(s.lastSize.Load()), cached: cached}
 	defer windows.Put(w.win)
 	if pos, ok := s.hints.find(offset); ok {
-		w.at = pos
-		if p, _, err := w.next(); err == nil && p.Base == offset {
+		if p, _, err := w.nextAt(pos); err == nil && p.Base == offset {
 			s.found(&p)
 			return p, nil
 		}
-		w.at = at
 	}
+	e, after, ok, err := s.index.around(offset - s.base)
+	if err != nil {
+		return Position{}, err
+	}
+	var at, check int64
+	if ok {
+		check, at = s.base+int64(binary.BigEndian.Uint32(e[:])), int64(binary.BigEndian.Uint32(e[4:]))
+		// Of large batches each has its entry, and the next one is that of the batch in question: its header alone is read.
+		if pos := int64(binary.BigEndian.Uint32(after[4:])); check < offset && pos-at > int64(len(w.win.b)/2) {
+			p, _, err := w.nextAt(pos)
+			if err == nil && p.Last == s.base+int64(binary.BigEndian.Uint32(after[:])) && p.Base <= offset && offset <= p.Last {
+				s.found(&p)
+				return p, nil
+			}
+		}
+	}
+	w.at, w.end = at, s.size.Load()
 	largest := 0
 	for first := true; ; first = false {
 		p, _, err := w.next()
@@ -602,6 +609,12 @@ type walk struct {
 	n       int
 	last    int  // size of the batch before, or of one looked up earlier
 	cached  bool // an error in place of waiting for the disk
+}
+
+// nextAt is next at pos.
+func (w *walk) nextAt(pos int64) (Position, BatchInfo, error) {
+	w.at = pos
+	return w.next()
 }
 
 // next returns the batch at w.at and moves on; io.EOF at the end of the data.
