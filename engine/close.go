@@ -173,7 +173,9 @@ func (l *Log) saveProducers(later bool) error {
 	if st.snapshot == st.end || st.producers.Len() == 0 && st.snapshot < 0 && l.SizeBytes() <= withoutSnapshot {
 		return nil
 	}
-	if err := l.saveSnapshot(st.end, st.producers.Snapshot(), later); err != nil {
+	// A stop in order is answered as by Apache, which then knows the last batch of each producer only: clients had their answers. After a kill,
+	// and another one before they have come back, they may repeat all that was in flight.
+	if err := l.saveSnapshot(st.end, st.producers.Snapshot(!l.e.closed.Load()), later); err != nil {
 		return err
 	}
 	st.outdated, st.snapshot = st.snapshot, st.end

@@ -409,7 +409,7 @@ func (ld *loader) openSegments(recovery int64) error {
 // it, and the snapshot waits for a close or for retention.
 func (ld *loader) rolled(s *segment.Segment, next int64, toSeal bool) error {
 	unsealed := seal{segment: s, next: next}
-	b := ld.st.producers.Snapshot()
+	b := ld.st.producers.Snapshot(true)
 	// One that has to be sealed is dirty: until all is synced nothing needs the snapshot.
 	if err := ld.l.saveSnapshot(next, b, ld.later && toSeal); errors.Is(err, syscall.ENOSPC) {
 		unsealed.snapshot = b

@@ -1,8 +1,11 @@
 package producer
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"hash/crc32"
 	"math"
 	"testing"
 )
@@ -19,7 +22,7 @@ func TestApacheSnapshot(t *testing.T) {
 	if err := s.Load(b, 5); err != nil {
 		t.Fatal(err)
 	}
-	if got := hex.EncodeToString(s.Snapshot()); got != snapshotHex {
+	if got := hex.EncodeToString(s.Snapshot(true)); got != snapshotHex {
 		t.Errorf("written again:\n%s, want\n%s", got, snapshotHex)
 	}
 	for i := range b {
@@ -123,5 +126,65 @@ func TestMarkers(t *testing.T) {
 	s.Expire(1<<40, 1)
 	if s.Len() != 0 {
 		t.Error("not expired")
+	}
+}
+
+// A snapshot with older batches answers repeats of them, and is one without to who reads Kafka's format; anything added to or cut from it is an error.
+func TestOlderBatches(t *testing.T) {
+	var s State
+	for i := range int32(Kept + 2) {
+		s.Append(7, 1, 10*i, 9, 109+10*int64(i), int64(i), 1, false)
+	}
+	s.Append(8, 0, 0, 0, 500, 1, 1, false)
+	plain, whole := s.Snapshot(false), s.Snapshot(true)
+	if got, want := len(plain), snapshotHead+2*snapshotEntry; got != want {
+		t.Errorf("%d bytes without older batches, want %d", got, want)
+	}
+	if got, want := len(whole), len(plain)+olderHead+(Kept-1)*olderBatch; got != want {
+		t.Errorf("%d bytes with older batches, want %d", got, want)
+	}
+	if !bytes.Equal(plain[6:], whole[6:len(plain)]) {
+		t.Error("the entries differ")
+	}
+	for _, c := range []struct {
+		snapshot []byte
+		from     int32 // the first batch that is known
+	}{{whole, 2}, {plain, Kept + 1}} {
+		var l State
+		if err := l.Load(c.snapshot, 1); err != nil {
+			t.Fatal(err)
+		}
+		for i := range int32(Kept + 2) {
+			dup, base, last, err := l.Check(7, 1, 10*i, 9, false)
+			if known := i >= c.from; dup != known || known && (base != 100+10*int64(i) || last != base+9) || !known && err != ErrOutOfOrderSequence {
+				t.Errorf("batch %d: repeat %v, offsets %d-%d, %v", i, dup, base, last, err)
+			}
+		}
+		if got := l.Snapshot(true); !bytes.Equal(got, c.snapshot) {
+			t.Errorf("written again:\n%x, want\n%x", got, c.snapshot)
+		}
+	}
+	be := binary.BigEndian
+	at := len(plain)
+	for name, damage := range map[string]func(b []byte) []byte{
+		"a byte more":             func(b []byte) []byte { return append(b, 0) },
+		"a byte less":             func(b []byte) []byte { return b[:len(b)-1] },
+		"a head alone":            func(b []byte) []byte { return append(b, make([]byte, olderHead)...) },
+		"an unknown producer":     func(b []byte) []byte { be.PutUint64(b[at:], 9); return b },
+		"more than are kept":      func(b []byte) []byte { b[at+8] = Kept; return b },
+		"none":                    func(b []byte) []byte { b[at+8] = 0; return b },
+		"the same producer again": func(b []byte) []byte { return append(b, b[at:]...) },
+		"an entry twice": func(b []byte) []byte {
+			copy(b[snapshotHead+snapshotEntry:], b[snapshotHead:snapshotHead+snapshotEntry])
+			return b
+		},
+		"more producers than stated": func(b []byte) []byte { be.PutUint32(b[6:], 1); return b },
+	} {
+		b := damage(bytes.Clone(whole))
+		be.PutUint32(b[2:], crc32.Checksum(b[6:], castagnoli))
+		var l State
+		if err := l.Load(b, 1); !errors.Is(err, ErrSnapshot) || l.Len() != 0 {
+			t.Errorf("%s: %v, %d producers", name, err, l.Len())
+		}
 	}
 }

@@ -9,11 +9,14 @@ import (
 )
 
 // The snapshot is Kafka's ProducerSnapshot, version 1: int16 version, uint32 CRC-32C of all that follows, int32 count,
-// then 46 bytes for each producer: its last batch only.
+// then 46 bytes for each producer: its last batch only. What may follow is our own, and passed over by Apache, whose CRC covers the whole file
+// too: for each producer with older batches int64 id, int8 count, and 24 bytes for each of them, oldest first.
 const (
 	snapshotVersion = 1
 	snapshotHead    = 10
 	snapshotEntry   = 46
+	olderHead       = 9
+	olderBatch      = 24
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -21,8 +24,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // ErrSnapshot is the reason of a snapshot that cannot be used.
 var ErrSnapshot = errors.New("producer: bad snapshot")
 
-// Snapshot returns the content of a snapshot file, producers in order of their ids.
-func (s *State) Snapshot() []byte {
+// Snapshot returns the content of a snapshot file, producers in order of their ids; with the batches before the last one of each if older is set.
+func (s *State) Snapshot(older bool) []byte {
 	ids := make([]int64, 0, len(s.m))
 	for id := range s.m {
 		ids = append(ids, id)
@@ -45,6 +48,17 @@ func (s *State) Snapshot() []byte {
 		b = be.AppendUint32(b, uint32(e.CoordinatorEpoch))
 		b = be.AppendUint64(b, uint64(e.TxnFirst))
 	}
+	for _, id := range ids {
+		if e := s.m[id]; older && e.older > 0 {
+			b = append(be.AppendUint64(b, uint64(id)), byte(e.older))
+			for _, o := range e.before[:e.older] {
+				b = be.AppendUint32(b, uint32(o.LastSequence))
+				b = be.AppendUint32(b, uint32(o.Delta))
+				b = be.AppendUint64(b, uint64(o.LastOffset))
+				b = be.AppendUint64(b, uint64(o.Timestamp))
+			}
+		}
+	}
 	be.PutUint32(b[2:], crc32.Checksum(b[6:], castagnoli))
 	return b
 }
@@ -61,11 +75,11 @@ func (s *State) Load(b []byte, now int64) error {
 		return fmt.Errorf("%w: CRC does not match", ErrSnapshot)
 	}
 	n := int64(be.Uint32(b[6:]))
-	if n*snapshotEntry != int64(len(b)-snapshotHead) {
+	if n*snapshotEntry > int64(len(b)-snapshotHead) {
 		return fmt.Errorf("%w: %d producers in %d bytes", ErrSnapshot, n, len(b))
 	}
 	m := make(map[int64]*Entry, n)
-	for b = b[snapshotHead:]; len(b) > 0; b = b[snapshotEntry:] {
+	for b = b[snapshotHead:]; int64(len(m)) < n; b = b[snapshotEntry:] {
 		e := &Entry{
 			Epoch:            int16(be.Uint16(b[8:])),
 			LastTimestamp:    int64(be.Uint64(b[26:])),
@@ -77,8 +91,37 @@ func (s *State) Load(b []byte, now int64) error {
 		if seq := int32(be.Uint32(b[10:])); seq >= 0 {
 			e.push(Batch{LastSequence: seq, LastOffset: int64(be.Uint64(b[14:])), Delta: int32(be.Uint32(b[22:])), Timestamp: e.LastTimestamp})
 		}
-		m[int64(be.Uint64(b))] = e
+		id := int64(be.Uint64(b))
+		if m[id] != nil {
+			return fmt.Errorf("%w: producer %d twice", ErrSnapshot, id)
+		}
+		m[id] = e
+	}
+	if err := loadOlder(m, b); err != nil {
+		return err
 	}
 	s.m, s.most = m, len(m)
+	return nil
+}
+
+// loadOlder gives the producers of m the batches that b, the end of a snapshot, has of them.
+func loadOlder(m map[int64]*Entry, b []byte) error {
+	be := binary.BigEndian
+	for len(b) > 0 {
+		if len(b) < olderHead {
+			return fmt.Errorf("%w: %d bytes too many", ErrSnapshot, len(b))
+		}
+		id, n := int64(be.Uint64(b)), int(b[8])
+		e := m[id]
+		if b = b[olderHead:]; e == nil || e.last() == nil || e.older > 0 || n == 0 || n > Kept-1 || len(b) < n*olderBatch {
+			return fmt.Errorf("%w: %d older batches of producer %d", ErrSnapshot, n, id)
+		}
+		e.before, e.older = new([Kept - 1]Batch), int8(n)
+		for i := range n {
+			e.before[i] = Batch{LastSequence: int32(be.Uint32(b)), Delta: int32(be.Uint32(b[4:])), LastOffset: int64(be.Uint64(b[8:])),
+				Timestamp: int64(be.Uint64(b[16:]))}
+			b = b[olderBatch:]
+		}
+	}
 	return nil
 }

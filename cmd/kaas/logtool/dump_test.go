@@ -21,7 +21,7 @@ func snapshot() []byte {
 	s.Append(9, 2, 7, 0, 5, t0+20, 0, true)
 	s.Marker(9, 2, 4, t0+21, 0)
 	s.Append(3, 0, 1<<31-2, 3, 4, t0+11, 0, true) // sequences that begin again at 0, and a transaction that is open
-	return s.Snapshot()
+	return s.Snapshot(true)
 }
 
 func TestDumpGolden(t *testing.T) {
