@@ -90,21 +90,28 @@ type entry [timeEntry]byte
 
 // floor returns the last entry with a key not above key; ok is false if there is none.
 func (x *sparse) floor(key int64) (e entry, ok bool, err error) {
+	e, _, ok, err = x.around(key)
+	return e, ok, err
+}
+
+// around is floor with the entry that follows; zeros where there is none, or where it would take another read.
+func (x *sparse) around(key int64) (e, after entry, ok bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	w := x.width()
 	if len(x.tail) > 0 && x.key(x.tail) <= key {
-		w := x.width()
 		n := search(len(x.tail)/w, func(i int) bool { return x.key(x.tail[i*w:]) <= key })
 		copy(e[:w], x.tail[(n-1)*w:])
-		return e, true, nil
+		copy(after[:w], x.tail[n*w:])
+		return e, after, true, nil
 	}
 	if err := x.broken(); err != nil {
-		return e, false, err
+		return e, after, false, err
 	}
 	if x.disk == 0 {
-		return e, false, nil
+		return e, after, false, nil
 	}
-	return x.floorDisk(key)
+	return x.aroundDisk(key)
 }
 
 // search returns how many of n leading elements satisfy ok, which must hold for a prefix.
@@ -120,16 +127,17 @@ func search(n int, ok func(i int) bool) int {
 	return lo
 }
 
-func (x *sparse) floorDisk(key int64) (e entry, ok bool, err error) {
+func (x *sparse) aroundDisk(key int64) (e, after entry, ok bool, err error) {
 	if len(x.mapped()) < x.disk {
 		if err := x.remap(); err != nil {
 			x.note(nil, err)
-			return e, false, err
+			return e, after, false, err
 		}
 	}
 	mapped, w := x.mapped(), x.width()
 	if mapped == nil {
-		return x.floorRead(key)
+		e, ok, err = x.floorRead(key)
+		return e, after, ok, err
 	}
 	// The file may have been cut behind our back: touching the map is then a fault, which must not end the process.
 	old := debug.SetPanicOnFault(true)
@@ -143,10 +151,15 @@ func (x *sparse) floorDisk(key int64) (e entry, ok bool, err error) {
 	}()
 	n := search(x.disk/w, func(i int) bool { return x.key(mapped[i*w:]) <= key })
 	if n == 0 {
-		return e, false, nil
+		return e, after, false, nil
 	}
 	copy(e[:w], mapped[(n-1)*w:])
-	return e, true, nil
+	if n < x.disk/w {
+		copy(after[:w], mapped[n*w:])
+	} else {
+		copy(after[:w], x.tail)
+	}
+	return e, after, true, nil
 }
 
 // remap maps the file up to disk bytes, unless the budget of maps is used up.
