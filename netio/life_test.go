@@ -297,18 +297,29 @@ func TestConnectionLimits(t *testing.T) {
 					t.Fatalf("connection %d of %d is not served", i+1, c.fit)
 				}
 			}
-			if _, ok := served(t, addr); ok {
-				t.Fatalf("connection %d is served", c.fit+1)
-			}
-			if st := s.Stats(); st.RejectedTotal != c.total || st.RejectedPerIP != c.per || st.RejectedListener != c.own || st.Conns != int64(c.fit) {
+			late := dial(t, addr)
+			write(t, late, appendFrame(nil, []byte("x")))
+			eventually(t, "one too many is seen", func() bool {
+				st := s.Stats()
+				return st.FullTotal+st.RejectedPerIP+st.FullListener > 0
+			})
+			if st := s.Stats(); st.FullTotal != c.total || st.RejectedPerIP != c.per || st.FullListener != c.own || st.Conns != int64(c.fit) {
 				t.Errorf("counted %+v", st)
 			}
-			if open != nil {
-				open.Close()
-				eventually(t, "a place is free", func() bool { return s.Stats().Conns == int64(c.fit-1) })
-				if _, ok := served(t, addr); !ok {
-					t.Error("a place that became free is not given away")
-				}
+			if c.per > 0 {
+				wantClosed(t, late)
+			}
+			if open == nil {
+				return
+			}
+			open.Close()
+			if c.per == 0 {
+				wantFrame(t, late, []byte("x")) // it waited
+				return
+			}
+			eventually(t, "a place is free", func() bool { return s.Stats().Conns == int64(c.fit-1) })
+			if _, ok := served(t, addr); !ok {
+				t.Error("a place that became free is not given away")
 			}
 		})
 	}

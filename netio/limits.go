@@ -10,7 +10,7 @@ import (
 
 // Limits bound connections. Below 0 means no limit everywhere; 0 lets nobody in.
 type Limits struct {
-	MaxConns       int            // max.connections
+	MaxConns       int            // max.connections (package: room.go)
 	MaxConnsPerIP  int            // max.connections.per.ip
 	PerIPOverrides map[string]int // max.connections.per.ip.overrides: address or host name
 	ConnsPerSecond int            // max.connection.creation.rate; those above it wait to be accepted
@@ -55,8 +55,8 @@ func (r *limitRules) of(id int32) ListenerLimits {
 // over tells whether n reaches a limit.
 func over(n int64, limit int) bool { return limit >= 0 && n >= int64(limit) }
 
-// SetLimits changes the limits of connections, from the next one on: those that are open stay. Any goroutine may call it; it may look
-// host names up, and changes nothing when one is not known.
+// SetLimits changes the limits of connections. Who is beyond a new MaxConns is closed; what is bounded otherwise stays open. Any goroutine may
+// call it; it may look host names up, and changes nothing when one is not known.
 func (s *Server) SetLimits(limits Limits) error {
 	r := &limitRules{Limits: limits, overrides: map[netip.Addr]int{}}
 	for host, n := range limits.PerIPOverrides {
@@ -68,6 +68,8 @@ func (s *Server) SetLimits(limits Limits) error {
 		r.overrides[addr.Unmap()] = n
 	}
 	s.limits.rules.Store(r)
+	s.madeRoom()
+	s.shed()
 	return nil
 }
 
@@ -99,6 +101,7 @@ func (p *connLimits) leave(a netip.Addr) {
 func (s *Server) leave(c *Conn) {
 	s.conns.Add(-1)
 	c.ln.conns.Add(-1)
+	s.madeRoom()
 	c.loop.assigned.Add(-1)
 	s.limits.leave(c.remote.Addr())
 }

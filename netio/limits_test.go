@@ -175,3 +175,64 @@ func TestSlowLoris(t *testing.T) {
 	wantClosed(t, silent)
 	eventually(t, "all are closed", func() bool { return s.Stats().IdleClosed == peers+1 })
 }
+
+// Of more connections than there may be those are closed that were silent for longest, on whichever loop; never those of a protected listener. Whoever is
+// left, and a limit that is raised, lets in who waits.
+func TestExcessIsClosed(t *testing.T) {
+	closed := make(chan error, 20)
+	s, err := New(Config{Loops: 3}, &hooks{frame: echo, closed: func(_ *Conn, err error) { closed <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Drain(t.Context())
+	plain, err := s.Listen("127.0.0.1:0", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, err := s.Listen("127.0.0.1:0", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := func(n int) {
+		limit(t, s, Limits{MaxConns: n, MaxConnsPerIP: -1, ConnsPerSecond: -1, Listeners: map[int]ListenerLimits{1: {MaxConns: -1}, 2: {MaxConns: -1, Protected: true}}})
+	}
+	s.Start()
+	var peers []net.Conn
+	for range 9 {
+		c, ok := served(t, plain.String())
+		if !ok {
+			t.Fatal("not served")
+		}
+		peers = append(peers, c)
+	}
+	onLoop(t, s.loops[0], func() {
+		for _, c := range s.loops[0].conns {
+			c.lastActive = 1000 - int64(c.id)
+		}
+		if of := s.loops[0].leastRecent(2); len(of) != 2 || of[0].id != 9 && of[0].id != 8 && of[0].id != 7 || of[0].id != of[1].id+3 {
+			t.Errorf("silent for longest are %+v", of)
+		}
+	})
+	most(9)
+	for range 2 {
+		if _, ok := served(t, inside.String()); !ok {
+			t.Fatal("a protected listener lets nobody in")
+		}
+		if err := receive(t, closed); !errors.Is(err, ErrExcess) {
+			t.Errorf("closed because of %v", err)
+		}
+	}
+	eventually(t, "two were closed", func() bool { return s.Stats().Conns == 9 })
+	waiting := dial(t, plain.String())
+	write(t, waiting, appendFrame(nil, []byte("x")))
+	eventually(t, "one waits", func() bool { return s.Stats().FullTotal == 1 })
+	most(4)
+	eventually(t, "a limit that is lowered is kept to", func() bool { return s.Stats().Conns == 4 })
+	most(1)
+	eventually(t, "all but the protected are closed", func() bool { return s.Stats().Conns == 2 && s.Stats().ExcessClosed == 9 })
+	for _, c := range peers {
+		wantClosed(t, c)
+	}
+	most(3)
+	wantFrame(t, waiting, []byte("x"))
+}

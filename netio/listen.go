@@ -38,6 +38,7 @@ type listener struct {
 	tls    *tls.Config         // nil: plaintext
 	conns  atomic.Int64
 	pace   pace
+	full   bool // it rests until a connection is closed or limits change
 }
 
 // Listen binds a listening socket to addr (host:port; port 0: any free one) and
@@ -143,7 +144,7 @@ func (ln *listener) close() {
 // accept takes the connections that wait, up to adoptMax; the rest next round.
 func (ln *listener) accept() {
 	s := ln.server
-	for range adoptMax {
+	for i := range adoptMax {
 		if ln.fd < 0 {
 			return
 		}
@@ -152,6 +153,9 @@ func (ln *listener) accept() {
 			ln.arm(0)
 			ln.loop.SetTimer(&ln.retry, ln.loop.now+rest)
 			return
+		}
+		if i > 0 && ln.isFull() || ln.restsUntilRoom() {
+			return // who still waits after others were accepted is told of again
 		}
 		fd, remote, err := accept(ln.fd, &ln.peer)
 		switch err {
@@ -175,27 +179,20 @@ func (ln *listener) accept() {
 func (s *Server) admit(ln *listener, fd int, remote netip.AddrPort) {
 	s.pace.take()
 	ln.pace.take()
-	rules := s.limits.rules.Load()
-	own := rules.of(ln.id)
-	switch {
-	case over(ln.conns.Load(), own.MaxConns):
-		s.rejectedOwn.Add(1)
-	case !own.Protected && over(s.conns.Load(), rules.MaxConns):
-		s.rejectedTotal.Add(1)
-	case !s.limits.enter(remote.Addr()):
+	if !s.limits.enter(remote.Addr()) {
 		s.rejectedPerIP.Add(1)
-	default:
-		if s.gate != nil {
-			if ms := s.gate(remote.Addr()); ms > 0 {
-				s.limits.leave(remote.Addr())
-				s.refuse(ln.loop, fd, ms)
-				return
-			}
-		}
-		s.place(ln, fd, remote)
+		unix.Close(fd)
 		return
 	}
-	unix.Close(fd)
+	if s.gate != nil {
+		if ms := s.gate(remote.Addr()); ms > 0 {
+			s.limits.leave(remote.Addr())
+			s.refuse(ln.loop, fd, ms)
+			return
+		}
+	}
+	s.place(ln, fd, remote)
+	s.shed()
 }
 
 // place makes the connection of an admitted socket.

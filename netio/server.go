@@ -20,6 +20,7 @@ var (
 	ErrFrameSize = errors.New("netio: frame size is not positive or above the limit")
 	ErrHalfFrame = errors.New("netio: closed by the peer in the middle of a frame")
 	ErrIdle      = errors.New("netio: idle for too long")
+	ErrExcess    = errors.New("netio: one of too many connections, and the one that was silent for longest")
 	ErrPanic     = errors.New("netio: the handler of a frame panicked")
 	ErrShortFile = errors.New("netio: a file slice of a reply is beyond the end of its file")
 	ErrStopped   = errors.New("netio: the server stops")
@@ -101,9 +102,11 @@ type Server struct {
 
 	lastID        atomic.Uint64
 	conns         atomic.Int64
-	rejectedTotal atomic.Int64
+	fullTotal     atomic.Int64
+	fullOwn       atomic.Int64
+	excessClosed  atomic.Int64
+	roomWanted    atomic.Bool // a listener rests until there is room
 	rejectedPerIP atomic.Int64
-	rejectedOwn   atomic.Int64
 	paced         atomic.Int64
 	acceptErrors  atomic.Int64
 	rejectedGate  atomic.Int64

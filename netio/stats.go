@@ -8,8 +8,9 @@ type Stats struct {
 	Conns             int64 // open now
 	Opened            int64
 	Closed            int64
-	RejectedTotal     int64 // over MaxConns of all
-	RejectedListener  int64 // over MaxConns of their listener
+	FullTotal         int64 // times that accepting rested because there were MaxConns of all
+	FullListener      int64 // likewise MaxConns of a listener
+	ExcessClosed      int64 // closed because there were more than MaxConns of all
 	Paced             int64 // times that accepting rested to keep to ConnsPerSecond
 	RejectedPerIP     int64 // over MaxConnsPerIP
 	RejectedGate      int64 // refused by the Gate
@@ -70,8 +71,8 @@ func (s *loopStats) show(b *budget) {
 // Stats adds up the counters of all loops. Any goroutine; takes no lock.
 func (s *Server) Stats() Stats {
 	st := Stats{
-		RejectedTotal: s.rejectedTotal.Load(), RejectedPerIP: s.rejectedPerIP.Load(), AcceptErrors: s.acceptErrors.Load(),
-		RejectedListener: s.rejectedOwn.Load(), RejectedGate: s.rejectedGate.Load(), Paced: s.paced.Load(),
+		FullTotal: s.fullTotal.Load(), FullListener: s.fullOwn.Load(), ExcessClosed: s.excessClosed.Load(), RejectedPerIP: s.rejectedPerIP.Load(), AcceptErrors: s.acceptErrors.Load(),
+		RejectedGate: s.rejectedGate.Load(), Paced: s.paced.Load(),
 		Conns: s.conns.Load(),
 	}
 	for _, l := range s.loops {

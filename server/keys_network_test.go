@@ -158,7 +158,7 @@ func TestKeyOfConnectionRate(t *testing.T) {
 	var q api.MetadataRequest
 	q.Default()
 	c.send(api.KeyMetadata, 9, &q)
-	eventually(t, "accepting rests", func() bool { return scrape(t, b)["kaas_accept_pauses_total"] >= 2 })
+	eventually(t, "accepting rests", func() bool { return scrape(t, b)[`kaas_accept_pauses_total{reason="rate"}`] >= 2 })
 	wantSeries(t, scrape(t, b), map[string]float64{"kaas_connections": 1})
 	admin.brokerKeys(false, "max.connection.creation.rate", "100")
 	var p api.MetadataResponse

@@ -136,14 +136,22 @@ func TestListeners(t *testing.T) {
 			t.Errorf("listener %d gives %d records", i, len(got))
 		}
 	}
-	// One too many on its listener, one without certificate where it is needed, one that speaks no TLS.
-	if c, err := tls.Dial("tcp", b.Ready().Listeners["MUTUAL"], known); err == nil {
-		c.Close()
-		t.Error("a second connection on a listener with one at most")
-	}
+	// One too many on its listener waits until there is room; one without certificate where it is needed, one that speaks no TLS.
+	second := make(chan error, 1)
+	go func() {
+		c, err := tls.Dial("tcp", b.Ready().Listeners["MUTUAL"], known)
+		if err == nil {
+			c.Close()
+		}
+		second <- err
+	}()
+	eventually(t, "the second connection waits", func() bool { return scrape(t, b)[`kaas_accept_pauses_total{reason="listener_max_connections"}`] == 1 })
 	secure.c.Close()
 	mutual.c.Close()
-	eventually(t, "both are gone", func() bool { return scrape(t, b)["kaas_connections"] == 1 })
+	if err := <-second; err != nil {
+		t.Errorf("a second connection on a listener with one at most, when the first was closed: %v", err)
+	}
+	eventually(t, "all are gone", func() bool { return scrape(t, b)["kaas_connections"] == 1 })
 	if c, err := tls.Dial("tcp", b.Ready().Listeners["MUTUAL"], trusting); err == nil {
 		if _, err = c.Read(make([]byte, 1)); err == nil || err == io.EOF {
 			t.Error("no certificate, and no alert")
@@ -160,8 +168,8 @@ func TestListeners(t *testing.T) {
 	}
 	eventually(t, "both failed", func() bool { return scrape(t, b)[`kaas_tls_handshakes_total{result="failed"}`] == 2 })
 	wantSeries(t, scrape(t, b), map[string]float64{
-		`kaas_tls_handshakes_total{result="ok"}`: 2, `kaas_connections_rejected_total{reason="listener_max_connections"}`: 1,
-		`kaas_connections_rejected_total{reason="max_connections"}`: 0, "kaas_connections": 1,
+		`kaas_tls_handshakes_total{result="ok"}`: 3, `kaas_accept_pauses_total{reason="listener_max_connections"}`: 1,
+		`kaas_accept_pauses_total{reason="max_connections"}`: 0, "kaas_connections": 1,
 	})
 	_, roots = newStore(t, store, "second")
 	trusting.RootCAs = roots
@@ -174,11 +182,12 @@ func TestListeners(t *testing.T) {
 	})
 }
 
-// The limits of connections are altered live, for all listeners and for one.
+// The limits of connections are altered live, for all listeners and for one. At max.connections peers wait for room; the listener between brokers
+// takes it from those of others that were silent for longest, and so does a limit that is lowered (KIP-402; Apache Kafka 3.7.2 was asked).
 func TestConnectionLimitsAreAlteredLive(t *testing.T) {
 	b := broker(t, "listeners", "PLAINTEXT://127.0.0.1:0,INSIDE://127.0.0.1:0", "listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
-		"inter.broker.listener.name", "INSIDE")
-	admin := dial(t, b)
+		"inter.broker.listener.name", "INSIDE", "kaas.metrics.listen", "127.0.0.1:0")
+	admin := dialAt(t, b.Ready().Listeners["INSIDE"])
 	at := func(listener string) *client {
 		c, err := net.Dial("tcp", b.Ready().Listeners[listener])
 		if err != nil {
@@ -198,19 +207,35 @@ func TestConnectionLimitsAreAlteredLive(t *testing.T) {
 			t.Fatalf("%s=%s: %+v", key, value, p.Responses[0])
 		}
 	}
-	alter("max.connections", "1")
-	at("PLAINTEXT").closed()
-	inside := at("INSIDE") // between brokers: all the others do not keep it out
+	waits := func(reason string, n float64) {
+		t.Helper()
+		eventually(t, "a connection waits", func() bool { return scrape(t, b)[`kaas_accept_pauses_total{reason="`+reason+`"}`] == n })
+	}
+	old := at("PLAINTEXT")
+	old.address()
+	alter("max.connections", "2")
+	late := at("PLAINTEXT")
+	waits("max_connections", 1)
+	inside := at("INSIDE") // between brokers: all the others do not keep it out, and one of them makes room
 	inside.address()
-	alter("listener.name.inside.max.connections", "1")
-	at("INSIDE").closed()
+	old.closed()
+	alter("listener.name.inside.max.connections", "2")
+	third := at("INSIDE")
+	waits("listener_max_connections", 1)
 	alter("max.connections", "3")
-	at("PLAINTEXT").address()
-	alter("max.connections.per.ip", "3")
+	late.address()
+	alter("max.connections", "2") // those between brokers stay
+	late.closed()
 	alter("max.connections", "100")
+	alter("max.connections.per.ip", "3")
+	at("PLAINTEXT").address()
 	at("PLAINTEXT").closed()
 	alter("max.connections.per.ip.overrides", "127.0.0.1:4")
 	at("PLAINTEXT").address()
+	alter("listener.name.inside.max.connections", "9")
+	third.closed() // it had its turn: one too many of its address
+	inside.address()
+	wantSeries(t, scrape(t, b), map[string]float64{`kaas_connections_closed_total{reason="max_connections"}`: 2, `kaas_connections_rejected_total{reason="max_connections_per_ip"}`: 2})
 }
 
 // What is wrong with TLS stops the start: file or flag, key, value, and what is allowed; no secret is shown (regression 72).

@@ -123,7 +123,7 @@ func TestMetricsOfKnownTraffic(t *testing.T) {
 		`kaas_connections`:                             1,
 		`kaas_connections_accepted_total`:              1,
 		`kaas_connections_closed_total{reason="peer"}`: 0,
-		`kaas_connections_rejected_total{reason="max_connections"}`: 0,
+		`kaas_connections_rejected_total{reason="max_connections_per_ip"}`: 0,
 		`kaas_frames_total`:         7,
 		`kaas_parked_fetches`:       0,
 		`kaas_handler_panics_total`: 0,

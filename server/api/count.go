@@ -120,7 +120,7 @@ func closingOf(err error) counters.Closing {
 		err error
 		why counters.Closing
 	}{
-		{netio.ErrIdle, counters.Idle}, {netio.ErrStopped, counters.Stopped}, {netio.ErrPanic, counters.Panicked}, {errPanic, counters.Panicked},
+		{netio.ErrIdle, counters.Idle}, {netio.ErrExcess, counters.Excess}, {netio.ErrStopped, counters.Stopped}, {netio.ErrPanic, counters.Panicked}, {errPanic, counters.Panicked},
 		{errAcksZero, counters.AcksZero}, {netio.ErrHalfFrame, counters.HalfFrame}, {netio.ErrFrameSize, counters.FrameSize},
 		{errShortFrame, counters.ShortFrame}, {errUnknownAPI, counters.UnknownAPI}, {errUnknownVersion, counters.UnknownVersion},
 		{errMalformed, counters.Malformed},

@@ -139,7 +139,7 @@ var brokerKeys = [...]Key{
 	{Name: "log.segment.bytes", Type: TypeInt, Default: "1073741824", Low: "14", Update: ClusterWide, Help: "Default of segment.bytes."},
 	{Name: "log.segment.delete.delay.ms", Type: TypeLong, Default: "60000", Low: "0", Update: ClusterWide, Help: "Default of file.delete.delay.ms."},
 	{Name: "max.connection.creation.rate", Type: TypeInt, Default: "2147483647", Low: "0", Update: ClusterWide, Help: "Most new connections per second, over the last ten; those above it wait to be accepted."},
-	{Name: "max.connections", Type: TypeInt, Default: "2147483647", Low: "0", Update: ClusterWide, Help: "Most connections at a time; further ones are closed at once."},
+	{Name: "max.connections", Type: TypeInt, Default: "2147483647", Low: "0", Update: ClusterWide, Help: "Most connections at a time; further ones wait to be accepted. Those of the listener between brokers close others."},
 	{Name: "max.connections.per.ip", Type: TypeInt, Default: "2147483647", Low: "0", Update: ClusterWide, Help: "Most connections of one address at a time."},
 	{Name: "max.connections.per.ip.overrides", Type: TypeString, Update: ClusterWide, Help: "The same for named hosts: host:count, separated by commas."},
 	{Name: "max.incremental.fetch.session.cache.slots", Type: TypeInt, Default: "1000", Low: "0", Help: "Most fetch sessions kept."},

@@ -130,15 +130,17 @@ var table = [...]Metric{
 		func(s *scrape, e emitter) {
 			s.requests.EachClosing(func(why counters.Closing, _ bool, n int64) { e.value(float64(n), why.String()) })
 		}},
-	{"kaas_connections_rejected_total", Counter, []string{"reason"}, "", "Connections not let in: over max.connections of all or of their listener, over max.connections.per.ip, or not accepted for an error of the system.",
+	{"kaas_connections_rejected_total", Counter, []string{"reason"}, "", "Connections not let in: over max.connections.per.ip, or not accepted for an error of the system.",
 		func(s *scrape, e emitter) {
-			e.value(float64(s.net.RejectedTotal), "max_connections")
-			e.value(float64(s.net.RejectedListener), "listener_max_connections")
 			e.value(float64(s.net.RejectedPerIP), "max_connections_per_ip")
 			e.value(float64(s.net.AcceptErrors), "accept_error")
 		}},
-	{"kaas_accept_pauses_total", Counter, nil, "", "Times that accepting rested to keep to max.connection.creation.rate, of all or of a listener.",
-		func(s *scrape, e emitter) { e.value(float64(s.net.Paced)) }},
+	{"kaas_accept_pauses_total", Counter, []string{"reason"}, "", "Times that accepting rested to keep to max.connection.creation.rate, of all or of a listener, or because there were max.connections of all or of a listener; peers wait.",
+		func(s *scrape, e emitter) {
+			e.value(float64(s.net.Paced), "rate")
+			e.value(float64(s.net.FullTotal), "max_connections")
+			e.value(float64(s.net.FullListener), "listener_max_connections")
+		}},
 	{"kaas_tls_handshakes_total", Counter, []string{"result"}, "", "TLS handshakes; a failed one was refused, broken off, no TLS at all or too slow. Those of peers that sent nothing are not counted.",
 		func(s *scrape, e emitter) {
 			e.value(float64(s.net.Handshakes), "ok")

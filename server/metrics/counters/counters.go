@@ -72,6 +72,7 @@ const (
 	Panicked
 	AcksZero
 	HalfFrame
+	Excess
 	ShortFrame
 	UnknownAPI
 	UnknownVersion
@@ -81,7 +82,7 @@ const (
 )
 
 var closingNames = [closings]string{"peer", "socket_error", "idle", "stop", "panic", "acks_0_failed",
-	"half_frame", "short_frame", "unknown_api", "unknown_version", "malformed", "frame_size"}
+	"half_frame", "max_connections", "short_frame", "unknown_api", "unknown_version", "malformed", "frame_size"}
 
 func (c Closing) String() string { return closingNames[c] }
 
