@@ -484,7 +484,7 @@ func (l *Log) roll(now time.Time) error {
 	old := *l.segs.Load()
 	segs := append(append(make([]*segment.Segment, 0, len(old)+1), old...), fresh)
 	if len(old) > 0 {
-		snapshot := st.producers.Snapshot() // of none too: without it the next first use looks for producers in every batch before
+		snapshot := st.producers.Snapshot(true) // of none too: without it the next first use looks for producers in every batch before
 		l.syncMu.Lock()
 		l.rolled = append(l.rolled, old[len(old)-1])
 		l.seals = append(l.seals, seal{old[len(old)-1], st.end, snapshot})
