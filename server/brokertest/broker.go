@@ -146,8 +146,11 @@ func (b *Broker) start() error {
 }
 
 // Kill stops the broker with SIGKILL.
-func (b *Broker) Kill() error {
-	if err := b.cmd.Process.Kill(); err != nil {
+func (b *Broker) Kill() error { return b.Die(syscall.SIGKILL) }
+
+// Die stops the broker with a signal at which it kills itself.
+func (b *Broker) Die(s syscall.Signal) error {
+	if err := b.cmd.Process.Signal(s); err != nil {
 		return fmt.Errorf("broker had ended before it was killed: %w\n%s", err, b.stderr)
 	}
 	return b.wait(func(err error) error {

@@ -3,9 +3,15 @@
 package torture
 
 import (
+	"bytes"
+	"encoding/gob"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"strings"
@@ -40,7 +46,8 @@ func TestMain(m *testing.M) {
 func rulesSet(number string) string { return "rules " + number + " are in force" }
 
 // serve runs a broker on a file system with faults until SIGTERM. The file named by -rules has a number in its first line and rules of
-// crashfs in the others; it is read at the start and again at SIGUSR1.
+// crashfs in the others; it is read at the start and again at SIGUSR1. At SIGUSR2 the power goes: the broker kills itself, and when it is
+// started again it finds what a power cut would have left.
 func serve(args []string) error {
 	began := time.Now()
 	flags := flag.NewFlagSet(serveCommand, flag.ContinueOnError)
@@ -61,12 +68,17 @@ func serve(args []string) error {
 		return err
 	}
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	disk := newPower(vfs.OS)
+	lost := *rules + ".lost"
+	if err := losePower(lost); err != nil {
+		return err
+	}
 	faults := crashfs.Rules("")
 	if err := follow(faults, *rules); err != nil {
 		return err
 	}
-	b, err := server.StartOn(faults.FS(vfs.OS), cfg, began, os.Stderr)
+	b, err := server.StartOn(faults.FS(disk), cfg, began, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -76,6 +88,9 @@ func serve(args []string) error {
 	for s := range signals {
 		if s == syscall.SIGTERM {
 			break
+		}
+		if s == syscall.SIGUSR2 {
+			return cutPower(disk, lost)
 		}
 		if err := follow(faults, *rules); err != nil {
 			return err
@@ -95,4 +110,39 @@ func follow(faults *crashfs.Faults, file string) error {
 	}
 	fmt.Fprintln(os.Stderr, rulesSet(number))
 	return nil
+}
+
+// cutPower writes down what was not synced and kills the process.
+func cutPower(disk *power, file string) error {
+	losses, err := disk.cut()
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(losses); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+}
+
+// losePower takes back what cutPower wrote down. The seed is made of it, so that it does the same when it was killed meanwhile.
+func losePower(file string) error {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var losses []loss
+	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(&losses); err != nil {
+		return err
+	}
+	if err := takeBack(losses, rand.New(rand.NewPCG(uint64(crc32.ChecksumIEEE(b)), 0))); err != nil {
+		return err
+	}
+	return os.Remove(file)
 }

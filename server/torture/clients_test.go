@@ -172,24 +172,16 @@ func offline(ctx context.Context, c *kgo.Client, topic string) (ps []int32, id [
 	return ps, r.Topics[0].TopicID, nil
 }
 
-// produceError sends one batch to a partition, leader or not, and returns the error code of the answer.
-func produceError(ctx context.Context, b *kgo.Broker, topic string, p int32) (int16, error) {
+// toOffline sends one batch to a partition and returns the error code of the answer.
+func toOffline(e *era, p int32) (int16, error) {
 	var build batch.Builder
 	build.Begin(nil, batch.NewSpec())
 	build.Append(1_700_000_000_000, nil, []byte("to an offline log"))
-	q := kmsg.NewPtrProduceRequest()
-	q.Acks, q.TimeoutMillis = -1, 10_000
-	qt := kmsg.NewProduceRequestTopic()
-	qt.Topic = topic
-	qp := kmsg.NewProduceRequestTopicPartition()
-	qp.Partition, qp.Records = p, build.End(nil)
-	qt.Partitions = append(qt.Partitions, qp)
-	q.Topics = append(q.Topics, qt)
-	r, err := b.RetriableRequest(ctx, q)
+	a, err := produceTo(e.ctx, e, p, build.End(nil))
 	if err != nil {
 		return 0, err
 	}
-	return r.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode, nil
+	return a.ErrorCode, nil
 }
 
 // fetchStart fetches from the start of a partition, leader or not.

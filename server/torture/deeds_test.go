@@ -28,6 +28,8 @@ var deeds = []deed{
 	{"SIGTERM", func(e *era) { e.rest(300 * time.Millisecond); e.must(e.process.Restart(false)) }},
 	{"SIGSTOP and SIGCONT", pause},
 	{"kill -9 while stopped", killStopped},
+	{"unsynced data lost", loseUnsynced},
+	{"unsynced data lost", loseUnsynced}, // the more often, the more chances of a moment that tells
 	{"slow disk", slowDisk},
 	{"failed sync", failedSync},
 	{"no space by rule", noSpace},
@@ -88,6 +90,18 @@ func slowDisk(e *era) {
 	e.obey()
 }
 
+// loseUnsynced cuts the power of the broker alone. When syncs are slow there is much to lose.
+func loseUnsynced(e *era) {
+	e.t.Helper()
+	if e.rng.IntN(2) == 0 {
+		e.obey(fmt.Sprintf("sync of *.log: slow %dms", 1+e.rng.IntN(100)))
+		e.write()
+	}
+	e.rest(300 * time.Millisecond)
+	e.must(e.process.Die(syscall.SIGUSR2))
+	e.must(e.process.Again())
+}
+
 func nth(n int) string {
 	return fmt.Sprint(n) + map[int]string{1: "st", 2: "nd", 3: "rd"}[n] + map[bool]string{true: "th"}[n > 3]
 }
@@ -109,7 +123,7 @@ func failedSync(e *era) {
 	broker := e.admin.Broker(e.process.Ready.NodeID)
 	for _, p := range bad {
 		for range 2 {
-			code, err := produceError(e.ctx, broker, e.topic, p)
+			code, err := toOffline(e, p)
 			e.must(err)
 			if code != kerr.KafkaStorageError.Code {
 				e.t.Errorf("partition %d is offline and answers error %d to Produce", p, code)

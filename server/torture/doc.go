@@ -1,6 +1,7 @@
 // Package torture holds a test, behind the build tag "torture", that maltreats a broker process while clients work with it: kill -9,
-// stops by signal, restarts, a full disk, failing and slow operations of the file system by the rules of engine/vfs/crashfs, and, on an ext4
-// of its own, power cuts (the file system is shut down without a last word, and mounted again) and remounts to read-only. What is
+// stops by signal, restarts, a full disk, failing and slow operations of the file system by the rules of engine/vfs/crashfs, the loss of
+// what the broker has not synced, and, on an ext4 of its own, power cuts (the file system is shut down without a last word, and mounted
+// again) and remounts to read-only. What is
 // done when is drawn from a seed, which is printed; the timing of processes is not, so a seed repeats the plan and not the run.
 //
 // The package has no code of its own. The broker is the test binary, which runs itself again; the clients are franz-go. A history of
@@ -9,7 +10,10 @@
 // A second test does the same under clients that write, copy and read in transactions: processes of this binary and Apache's
 // TransactionalMessageCopier (left out without .ci/java), which are killed, stopped and fenced as well. Its judge is package history.
 //
-// What it cannot see: what a disk does to its own unsynced writes in a power cut (torn, reordered). engine.TestModel does that.
+// A process that is killed leaves its unsynced data to the kernel. For a loss the broker writes down, before it kills itself, what it has
+// not synced, and its next start takes all or a part of that back (power_test.go, which has a test without the tag): who acknowledged or
+// showed a record before its sync is found out at any moment and on any disk, with writes torn and out of order. What it cannot see: names
+// that were not synced. The ext4 has them, and engine.TestModel.
 //
 // A producer has one request in flight unless -pipelined is given. With more, a restart may make duplicates: snapshots of producers have
 // Apache's format, which keeps the last batch of each and not the last five, so the repeat of an older one is refused as out of order, and

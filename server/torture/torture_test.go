@@ -98,7 +98,7 @@ func runEra(t *testing.T, rng *rand.Rand, todo int, on place) {
 	}
 	done := make(chan struct{})
 	clients.Go(func() { writers.Wait(); close(done) })
-	did := map[string]int{}
+	again, did := newRepeater(e, fmt.Sprintf("%08x.again", rng.Uint32())), map[string]int{}
 	for round := range todo {
 		if round%newReaders == 0 {
 			c, name := newReader(t, e.process.Addr, e.topic), fmt.Sprintf("reader of round %d", round)
@@ -109,6 +109,7 @@ func runEra(t *testing.T, rng *rand.Rand, todo int, on place) {
 		began := time.Now()
 		what.do(e)
 		e.goesOn(fmt.Sprintf("round %d, %s", round, what.name))
+		again.round()
 		t.Logf("round %d: %s, %.1f s", round, what.name, time.Since(began).Seconds())
 	}
 	close(stop)
@@ -120,7 +121,10 @@ func runEra(t *testing.T, rng *rand.Rand, todo int, on place) {
 			return false
 		}
 	})
-	e.must(e.process.Restart(true))
+	for _, kill := range []bool{false, true} {
+		e.must(e.process.Restart(kill))
+		again.round()
+	}
 	ctx, end := context.WithTimeout(t.Context(), patience)
 	defer end()
 	e.must(readToEnd(ctx, t, e.process.Addr, e.topic, e.h, "the last reader"))
@@ -187,10 +191,21 @@ func (e *era) must(err error) {
 // await waits until ok.
 func (e *era) await(what string, ok func() bool) {
 	e.t.Helper()
-	for until := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+	e.awaitMore(what, func() (bool, int) { return ok(), 0 })
+}
+
+// awaitMore waits until ok, and for as long as the count that comes with it grows now and then: on a busy machine much takes long.
+func (e *era) awaitMore(what string, ok func() (bool, int)) {
+	e.t.Helper()
+	until, most := time.Now().Add(patience), 0
+	for done, n := ok(); !done; done, n = ok() {
+		if n > most {
+			until, most = time.Now().Add(patience), n
+		}
 		if time.Now().After(until) {
 			e.t.Fatalf("waited %v for %s; standard error of the broker:\n%s", patience, what, e.process.Stderr())
 		}
+		time.Sleep(2 * time.Millisecond)
 	}
 }
 

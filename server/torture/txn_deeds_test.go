@@ -25,6 +25,8 @@ var txnDeeds = []txnDeed{
 	{"SIGTERM", onBroker(func(e *era) { e.rest(300 * time.Millisecond); e.must(e.process.Restart(false)) })},
 	{"SIGSTOP and SIGCONT", onBroker(pause)},
 	{"kill -9 while stopped", onBroker(killStopped)},
+	{"unsynced data lost", onBroker(loseUnsynced)},
+	{"unsynced data lost", onBroker(loseUnsynced)},
 	{"slow disk", onBroker(slowDisk)},
 	{"no space by rule", onBroker(noSpace)},
 	{"failed write", onBroker(failedWrite)},

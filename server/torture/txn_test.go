@@ -176,9 +176,9 @@ func (e *txnEra) calm(topic string) {
 // judge reads everything and holds it against what was told. Clients that read and copy go on until the copies are whole.
 func (e *txnEra) judge(readers []string, did map[string]int, quit func()) {
 	e.t.Helper()
-	ctx, end := context.WithTimeout(e.ctx, 2*patience)
-	defer end()
 	read := func(topic string, level kgo.IsolationLevel) map[int32][]checker.Record {
+		ctx, end := context.WithTimeout(e.ctx, patience)
+		defer end()
 		logs, err := e.told.readLog(ctx, e.t, e.process.Addr, topic, level)
 		if err != nil {
 			e.t.Fatalf("%s: %v", topic, err)
@@ -193,13 +193,14 @@ func (e *txnEra) judge(readers []string, did map[string]int, quit func()) {
 	for p, log := range read(e.topic, kgo.ReadCommitted()) {
 		v.Reader("the last reader", p, data(log), true)
 	}
+	e.report(v)
 	copies := []string{e.copied}
 	if e.java.lib != "" {
 		copies = append(copies, javaCopied)
 		e.java.run()
 	}
 	for _, topic := range copies {
-		e.await("the whole copy in "+topic, func() bool {
+		e.awaitMore("the whole copy in "+topic, func() (bool, int) {
 			if topic == javaCopied {
 				e.java.again()
 			}
@@ -207,7 +208,7 @@ func (e *txnEra) judge(readers []string, did map[string]int, quit func()) {
 			for _, log := range read(topic, kgo.ReadCommitted()) {
 				n += len(data(log))
 			}
-			return n >= all
+			return n >= all, n
 		})
 		for p, log := range read(topic, kgo.ReadCommitted()) {
 			v.Reader(topic, p, data(log), true)
@@ -221,13 +222,7 @@ func (e *txnEra) judge(readers []string, did map[string]int, quit func()) {
 	for at, seen := range e.told.seen {
 		v.Reader(at.reader, at.partition, e.told.records(seen), false)
 	}
-	for i, f := range append(e.told.faults, v.Faults...) {
-		if i == faultsShown {
-			e.t.Error("and more")
-			break
-		}
-		e.t.Errorf("%s: %s", f.Kind, f.Text)
-	}
+	e.report(v)
 	told := map[checker.End]int{}
 	for _, x := range e.told.txns {
 		told[x.Told]++
@@ -237,6 +232,21 @@ func (e *txnEra) judge(readers []string, did map[string]int, quit func()) {
 		lives += w.life
 	}
 	e.t.Logf("%v; %d transactions (%v) of %d processes, %d records committed; %d readers; copies %v", did, len(e.told.txns), told, lives, all, len(readers), copies)
+}
+
+// report tells the faults that are known, and forgets them.
+func (e *txnEra) report(v *checker.Verdict) {
+	e.t.Helper()
+	e.told.mu.Lock()
+	defer e.told.mu.Unlock()
+	for i, f := range append(e.told.faults, v.Faults...) {
+		if i == faultsShown {
+			e.t.Error("and more")
+			break
+		}
+		e.t.Errorf("%s: %s", f.Kind, f.Text)
+	}
+	e.told.faults, v.Faults = nil, nil
 }
 
 // copy copies the topic exactly once until ctx ends. A client that got a fatal error begins anew.
