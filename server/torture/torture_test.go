@@ -191,11 +191,11 @@ func (e *era) must(err error) {
 // await waits until ok.
 func (e *era) await(what string, ok func() bool) {
 	e.t.Helper()
-	e.awaitMore(what, func() (bool, int) { return ok(), 0 })
+	e.awaitMore(patience, what, func() (bool, int) { return ok(), 0 })
 }
 
 // awaitMore waits until ok, and for as long as the count that comes with it grows now and then: on a busy machine much takes long.
-func (e *era) awaitMore(what string, ok func() (bool, int)) {
+func (e *era) awaitMore(patience time.Duration, what string, ok func() (bool, int)) {
 	e.t.Helper()
 	until, most := time.Now().Add(patience), 0
 	for done, n := ok(); !done; done, n = ok() {

@@ -26,8 +26,9 @@ import (
 
 const (
 	txnWriters   = 3
-	roundCommits = 3 // of each writer, that a round waits for
-	txnCopiers   = 2 // members of a group that copies
+	roundCommits = 3            // of each writer, that a round waits for
+	txnCopiers   = 2            // members of a group that copies
+	copyPatience = 5 * patience // for a copy that does not grow: a JVM on a busy machine takes more than a minute to start
 )
 
 // txnEra is one broker with clients that write, copy and read in transactions.
@@ -200,7 +201,7 @@ func (e *txnEra) judge(readers []string, did map[string]int, quit func()) {
 		e.java.run()
 	}
 	for _, topic := range copies {
-		e.awaitMore("the whole copy in "+topic, func() (bool, int) {
+		e.awaitMore(copyPatience, "the whole copy in "+topic, func() (bool, int) {
 			if topic == javaCopied {
 				e.java.again()
 			}
