@@ -46,7 +46,9 @@ func TestFullDiskWhileCoordinatorsLoad(t *testing.T) {
 		_, code := c.committed("g", "t")
 		later("a fetch of offsets", code)
 		later("a commit", c.commit("g", "t", 2))
-		later("a heartbeat", c.heartbeat("living", member))
+		if code := c.heartbeat("living", member); code != api.ErrNone { // Apache's answer too during a load
+			later("a heartbeat", code)
+		}
 		later("a transactional producer", x.tryInit(60_000).ErrorCode)
 		return seen[api.ErrNotCoordinator] > 1 && seen[api.ErrCoordinatorLoadInProgress] > 1
 	})
