@@ -10,6 +10,9 @@ package netio
 const (
 	idleParts   = 16 // buckets per idle time: a connection is closed up to 1/16 late
 	idleBuckets = idleParts + 4
+	// closedMax is how many connections that are idle, or too many, a loop closes in a round: thousands that fell silent together would keep it from
+	// the others for as long as their closing takes, some 10 µs each.
+	closedMax = 256
 )
 
 type idleRing struct {
@@ -69,15 +72,21 @@ func (r *idleRing) remove(c *Conn) {
 }
 
 // run looks at the buckets that are due and sets the timer for the next one that
-// is not empty.
+// is not empty, or for the next round if there is more to close than a round may.
 func (r *idleRing) run() {
 	now := r.loop.now
 	first, last := r.next, min(now/r.width, r.next+idleBuckets-1)
 	r.next = last + 1
+	closed := 0
 	for bucket := first; bucket <= last; bucket++ {
 		c := r.heads[bucket%idleBuckets]
 		r.heads[bucket%idleBuckets] = nil
 		for c != nil {
+			if closed == closedMax {
+				c.idlePrev, r.heads[bucket%idleBuckets], r.next = nil, c, bucket
+				r.loop.SetTimer(&r.timer, now+1) // in another round, whatever other timers are due in this one
+				return
+			}
 			following := c.idleNext
 			c.idlePrev, c.idleNext = nil, nil
 			if c.lastActive+r.max <= now && c.readable() && unread(c.fd) > 0 {
@@ -86,6 +95,7 @@ func (r *idleRing) run() {
 			if c.lastActive+r.max <= now {
 				r.loop.stats.idleClosed.Add(1)
 				c.Close(ErrIdle)
+				closed++
 			} else {
 				r.insert(c)
 			}

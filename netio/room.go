@@ -64,7 +64,9 @@ func (s *Server) wakeFull() {
 // shed closes connections that are too many. Any goroutine.
 func (s *Server) shed() {
 	if s.excess() > 0 {
-		s.loops[0].Post(&shedding{server: s})
+		t := &shedding{server: s}
+		t.timer.Fn = t.Run
+		s.loops[0].Post(t)
 	}
 }
 
@@ -81,6 +83,7 @@ func (s *Server) excess() int64 {
 type shedding struct {
 	server *Server
 	loop   int
+	timer  Timer
 }
 
 // Run implements Task.
@@ -90,11 +93,15 @@ func (t *shedding) Run() {
 	if n <= 0 {
 		return
 	}
-	for _, c := range s.loops[t.loop].leastRecent(n) {
+	l := s.loops[t.loop]
+	victims := l.leastRecent(min(n, closedMax))
+	for _, c := range victims {
 		c.Close(ErrExcess)
 		s.excessClosed.Add(1)
 	}
-	if t.loop++; t.loop < len(s.loops) {
+	if len(victims) == closedMax { // there may be more in this one
+		l.SetTimer(&t.timer, l.now+1) // in another round, whatever other timers are due in this one
+	} else if t.loop++; t.loop < len(s.loops) {
 		s.loops[t.loop].Post(t)
 	}
 }
