@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"kaas/engine/segment"
 	"kaas/engine/vfs/crashfs"
@@ -130,6 +131,47 @@ func TestNoRoomForSnapshotsAtRecovery(t *testing.T) {
 				if _, err := f.cfg.FS.Size(l.dir() + "/" + segment.FileName(at, segment.SnapshotSuffix)); err != nil {
 					t.Errorf("snapshot at %d: %v", at, err)
 				}
+			}
+		})
+	}
+}
+
+// TestNoRoomToRemoveSegments: whatever finds no room while segments are removed, they go when there is some: their room is what is missed.
+func TestNoRoomToRemoveSegments(t *testing.T) {
+	for _, rule := range []string{"1st rename of *.deleted: ENOSPC", "2nd rename of *.deleted: EDQUOT", "1st syncdir of t-0: ENOSPC", "1st remove of *.index: ENOSPC",
+		"1st remove of *.deleted: ENOSPC"} {
+		t.Run(rule, func(t *testing.T) {
+			d, faults := crashfs.New(), crashfs.Rules("")
+			f := newFixture(t, func(c *Config) { c.FS, c.Dir, c.Durability = faults.FS(d), modelDir, PageCache })
+			cfg := small(1000)
+			cfg.FileDeleteDelayMs = 0
+			l := f.log(true, cfg)
+			for range 4 {
+				f.append(l, spec{size: 900})
+			}
+			f.e.work.wait()
+			if err := faults.Set(rule); err != nil {
+				t.Fatal(err)
+			}
+			if start, err := l.DeleteRecords(3); start != 3 || err != nil {
+				t.Fatal(start, err)
+			}
+			f.e.reaper.wait()
+			if faults.Fired() == 0 {
+				t.Fatal("nothing failed")
+			}
+			files := func() []string { return append(d.Files("*.log"), d.Files("*"+deletedSuffix)...) }
+			for end := time.Now().Add(30 * time.Second); len(files()) > 1; time.Sleep(time.Millisecond) { // it is tried again by the clock
+				if time.Now().After(end) {
+					t.Fatalf("left: %v", files())
+				}
+			}
+			f.e.reaper.wait()
+			if got := f.e.journal.get("t-0").start; got != 0 || l.Err() != nil {
+				t.Errorf("the journal says start %d, offline: %v", got, l.Err())
+			}
+			if got := f.readAll(l, 3); !slices.Equal(got, []int64{3}) {
+				t.Errorf("read %v", got)
 			}
 		})
 	}

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"kaas/engine/vfs"
 )
@@ -99,7 +98,7 @@ func openJournal(f vfs.FS, dir string) (*journal, error) {
 		}
 	}
 	if all != len(j.entries) || len(b) > 0 && b[len(b)-1] != '\n' { // outdated or damaged lines
-		if err := j.rewrite(); !errors.Is(err, syscall.ENOSPC) {
+		if err := j.rewrite(); !vfs.NoRoom(err) {
 			return j, err
 		}
 	}
@@ -115,7 +114,7 @@ func openJournal(f vfs.FS, dir string) (*journal, error) {
 	// After a kill neither these lines nor the directories of the logs in them need be durable: a log start is published from here. They go
 	// to a new file, as a sync of this one may have failed before. A full disk has no room for that: then there was no such failure, as
 	// a rule.
-	if err := j.rewrite(); !errors.Is(err, syscall.ENOSPC) {
+	if err := j.rewrite(); !vfs.NoRoom(err) {
 		return j, err
 	}
 	if err := j.file.Sync(); err != nil {
@@ -138,7 +137,7 @@ func (j *journal) ask(v vfs.Volume, log *slog.Logger) error {
 		j.entries[name] = e
 	}
 	written := j.rewrite()
-	if written != nil && !errors.Is(written, syscall.ENOSPC) { // a full disk leaves the risk of a kill just now
+	if written != nil && !vfs.NoRoom(written) { // a full disk leaves the risk of a kill just now
 		return written
 	}
 	if err := v.Sync(); err != nil {
@@ -149,7 +148,7 @@ func (j *journal) ask(v vfs.Volume, log *slog.Logger) error {
 	if written != nil {
 		return nil
 	}
-	if err := j.rewrite(); !errors.Is(err, syscall.ENOSPC) { // then the next start writes again in vain
+	if err := j.rewrite(); !vfs.NoRoom(err) { // then the next start writes again in vain
 		return err
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"syscall"
 
 	"kaas/engine/producer"
 	"kaas/engine/segment"
@@ -55,7 +54,7 @@ func (l *Log) find(ld *loader) error {
 	}
 	if err := l.contained(ld.load); err != nil {
 		err = fmt.Errorf("%w: %w", ErrStorage, err)
-		if errors.Is(err, syscall.ENOSPC) {
+		if vfs.NoRoom(err) {
 			l.undoLoad(ld)
 		} else {
 			l.fail(err)
@@ -411,7 +410,7 @@ func (ld *loader) rolled(s *segment.Segment, next int64, toSeal bool) error {
 	unsealed := seal{segment: s, next: next}
 	b := ld.st.producers.Snapshot(true)
 	// One that has to be sealed is dirty: until all is synced nothing needs the snapshot.
-	if err := ld.l.saveSnapshot(next, b, ld.later && toSeal); errors.Is(err, syscall.ENOSPC) {
+	if err := ld.l.saveSnapshot(next, b, ld.later && toSeal); vfs.NoRoom(err) {
 		unsealed.snapshot = b
 	} else if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"kaas/engine/segment"
+	"kaas/engine/vfs"
 )
 
 // memorySegmentMin is the smallest size at which segments in memory end.
@@ -264,23 +265,31 @@ func (l *Log) detach(start int64) []*segment.Segment {
 	return segs[:n]
 }
 
-// removeSegments takes the names of segments that are no longer in the list, and has their bytes go.
-func (l *Log) removeSegments(gone []*segment.Segment) {
-	var names []string
-	err := l.inDir(func() (err error) {
-		names, err = l.dropSegments(gone)
+// removeSegments takes the names of segments that are no longer in the list, and has their bytes go. Where that lacks room it is tried again:
+// theirs is missed now.
+func (l *Log) removeSegments(gone []*segment.Segment) { l.removeRest(gone, nil) }
+
+// removeRest is removeSegments when some log files have been renamed already.
+func (l *Log) removeRest(gone []*segment.Segment, names []string) {
+	err := l.inDir(func() error {
+		more, err := l.dropSegments(gone)
+		names = append(names, more...)
 		return err
 	})
-	if err == ErrDeleted {
+	switch {
+	case err == ErrDeleted:
 		return // they went with the directory
-	}
-	if err != nil {
+	case vfs.NoRoom(err):
+		l.e.later(shredBusyMs, func() { l.removeRest(gone, names) })
+		return
+	case err != nil:
 		l.e.cfg.Logger.Warn("segments could not be removed", "log", l.name(), "error", err)
 	}
 	l.shredLater(names, gone, 0)
 }
 
-// dropSegments is the part of removeSegments that needs the log's directory. It returns the names of what is to be shredded: they are durable.
+// dropSegments is the part of removeSegments that needs the log's directory. It returns the names of what is to be shredded: they are durable,
+// unless the error is one for lack of room.
 func (l *Log) dropSegments(gone []*segment.Segment) (names []string, err error) {
 	first := (*l.segs.Load())[0].Base()
 	if err := l.keepProducers(first); err != nil {
@@ -298,7 +307,10 @@ func (l *Log) dropSegments(gone []*segment.Segment) (names []string, err error) 
 		return nil, errors.Join(errs...)
 	}
 	if err := l.e.cfg.FS.SyncDir(l.dir()); err != nil {
-		return nil, errors.Join(append(errs, err)...)
+		if !vfs.NoRoom(err) {
+			names = nil
+		}
+		return names, errors.Join(append(errs, err)...)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return names, err

@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
-	"syscall"
+
+	"kaas/engine/vfs"
 )
 
 // Recover loads those of logs that may be dirty: scans what their recovery point does not cover, cuts torn tails, syncs what
@@ -29,8 +29,11 @@ func (e *Engine) Recover(ctx context.Context, logs []*Log, progress func(done, t
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := e.journal.compact(); err != nil || r.failed.Load() {
-		return err // the commit journal stays for the logs that may need it
+	if err := e.journal.compact(); err != nil && !vfs.NoRoom(err) { // without room it is only longer than it need be
+		return err
+	}
+	if r.failed.Load() {
+		return nil // the commit journal stays for the logs that may need it
 	}
 	return e.dropOld()
 }
@@ -81,7 +84,7 @@ func (r *recovery) alone(l *Log) {
 		r.lost(l, err)
 	} else if err := l.checkpoint(); err == nil {
 		l.forgetSeals()
-	} else if !errors.Is(err, syscall.ENOSPC) {
+	} else if !vfs.NoRoom(err) {
 		l.fail(err) // without room for its files it only stays dirty
 	}
 }
@@ -164,7 +167,7 @@ func (r *recovery) show(ld *loader) {
 	}
 	l.publish(ld)
 	if err := ld.unsaved; err != nil {
-		if !errors.Is(err, syscall.ENOSPC) {
+		if !vfs.NoRoom(err) {
 			l.fail(err) // without room for its files it only stays dirty
 		}
 		return
@@ -200,7 +203,7 @@ func (ld *loader) clean(synced error) {
 			l.forgetSeals()
 		}
 	}
-	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+	if err != nil && !vfs.NoRoom(err) {
 		l.fail(err)
 	}
 }

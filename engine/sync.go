@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"syscall"
 
 	"kaas/engine/commit"
 	"kaas/engine/segment"
@@ -32,7 +31,7 @@ func (l *Log) AwaitDurable(end int64, w DurableWaiter) (bool, error) {
 func (l *Log) sync() (int64, error) {
 	m := l.pub.read()
 	if l.namesBehind() {
-		if err := l.syncNames(); errors.Is(err, syscall.ENOSPC) {
+		if err := l.syncNames(); vfs.NoRoom(err) {
 			return 0, fmt.Errorf("%w: %w: %w", ErrStorage, commit.ErrNotNow, err)
 		} else if err != nil {
 			return 0, err
@@ -114,7 +113,7 @@ func (l *Log) syncNamesLater() {
 			err := l.syncNames()
 			l.naming.Store(false)
 			switch {
-			case errors.Is(err, syscall.ENOSPC):
+			case vfs.NoRoom(err):
 				l.e.cfg.Logger.Warn("no room to make the names of a log durable; it is tried again", "log", l.name(), "error", err)
 				return
 			case err != nil:
@@ -150,7 +149,7 @@ func (l *Log) syncDir() error {
 	fsys := l.e.cfg.FS
 	// No room for the leader epochs is no reason to lose the log: until they are saved the recovery point stays before the batches that
 	// tell them, and the next append asks again.
-	if err := l.st.epochs.save(fsys, l.dir()); err != nil && !errors.Is(err, syscall.ENOSPC) {
+	if err := l.st.epochs.save(fsys, l.dir()); err != nil && !vfs.NoRoom(err) {
 		return err
 	}
 	fresh := l.freshDir.Load()
