@@ -67,7 +67,7 @@ func TestProduceAndFetch(t *testing.T) {
 
 func TestConnections(t *testing.T) {
 	out, _, err := run("connections", "--bootstrap", startFloor(t), "--clients", "20", "--hold", "1ms")
-	if err != nil || !strings.HasPrefix(out, "connections: 20 requests") {
+	if err != nil || !strings.HasPrefix(out, "connections: 20 opened in ") || !strings.Contains(out, "\nclosed by the broker before the end: 0\n") {
 		t.Errorf("want 20 connections, got %q, %v", out, err)
 	}
 }

@@ -131,7 +131,9 @@ func mixedCommand() *cobra.Command {
 }
 
 func connectionsCommand() *cobra.Command {
-	return loadCommand(work.Connections, "Open many connections that do nothing", "Open many connections, each asking for ApiVersions once, and keep them open.",
+	return loadCommand(work.Connections, "Open many connections that do nothing", "Open many connections, each asking for ApiVersions once, and keep them open for a while; then tell how many of them the broker has closed\n"+
+		"(connections.max.idle.ms, max.connections). Where a broker takes no more and leaves one waiting for 10 s, the run ends with an error. Each\n"+
+		"takes a descriptor here and in the broker: the hard limit of open files (ulimit -Hn) bounds them.",
 		func(f *pflag.FlagSet, s *work.Spec) {
 			f.IntVar(&s.Clients, "clients", s.Clients, "number of connections")
 			f.DurationVar(&s.Hold, "hold", s.Hold, "how long to keep them open")

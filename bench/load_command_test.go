@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"kaas/bench/frames"
+	"kaas/bench/load"
 	"kaas/bench/report"
 	"kaas/server"
 	"kaas/server/config"
@@ -192,5 +193,39 @@ func TestScenarioFilesRefused(t *testing.T) {
 		if _, _, err := run("run", name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: want an error with %q, got %v", text, want, err)
 		}
+	}
+}
+
+// Connections that the broker closes are seen, and one that it leaves waiting ends a run instead of stopping it for ever.
+func TestIdleConnectionsThatAreLost(t *testing.T) {
+	address := startWith(t, map[string]string{"listeners": "PLAINTEXT://127.0.0.1:0", "connections.max.idle.ms": "20"})["PLAINTEXT"]
+	idle, err := load.OpenIdle(address, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	for end := time.Now().Add(time.Minute); idle.Lost() < 5; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d of 5 are lost", idle.Lost())
+		}
+	}
+	got := load.Result{Kind: "connections", Held: 5, Lost: 2, Requests: 5, Seconds: 2, ClientCPU: 0.25, Broker: &load.BrokerUse{CPUSeconds: 0.5, RssAnonPeak: 3 << 20}}.String()
+	if want := `connections: 5 opened in 2.000 s, 2 per second; generator CPU 0.25 s
+latency (from connecting until ApiVersions is answered): p50 0, p90 0, p99 0, p99.9 0, p99.99 0, max 0 µs
+closed by the broker before the end: 2
+broker: 0.50 s CPU, RssAnon up to 3.0 MiB
+`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+func TestConnectionsThatAreLeftWaiting(t *testing.T) {
+	address := startWith(t, map[string]string{"listeners": "PLAINTEXT://127.0.0.1:0", "max.connections": "3"})["PLAINTEXT"]
+	idle, err := load.OpenIdleTimed(address, 4, load.NewRecorder(), 50*time.Millisecond)
+	if err == nil {
+		idle.Close()
+	}
+	if want := "connection 4: connected, and no answer within 50ms: the broker may have as many connections as it allows (max.connections)"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

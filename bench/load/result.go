@@ -29,20 +29,23 @@ type Percentiles struct {
 
 // Result of a run. Bytes count record batches only, not the frames around them.
 type Result struct {
-	Kind        string      `json:"kind"`
-	Client      string      `json:"client,omitempty"` // library that made the load; empty: this package
-	Connections int         `json:"connections"`
-	Seconds     float64     `json:"seconds"`
-	Requests    int64       `json:"requests"`
-	Records     int64       `json:"records"`
-	Bytes       int64       `json:"bytes"`
-	ClientCPU   float64     `json:"client_cpu_seconds"`
-	ThrottledMs int64       `json:"throttled_ms,omitempty"`
-	OpenLoop    bool        `json:"open_loop"`
-	Latency     Percentiles `json:"latency_us"`
-	Late        Percentiles `json:"generator_late_us,omitzero"`
-	Broker      *BrokerUse  `json:"broker,omitempty"`
-	Samples     []Sample    `json:"samples,omitempty"`
+	Kind        string  `json:"kind"`
+	Client      string  `json:"client,omitempty"` // library that made the load; empty: this package
+	Connections int     `json:"connections"`
+	Seconds     float64 `json:"seconds"`
+	Requests    int64   `json:"requests"`
+	Records     int64   `json:"records"`
+	Bytes       int64   `json:"bytes"`
+	ClientCPU   float64 `json:"client_cpu_seconds"`
+	ThrottledMs int64   `json:"throttled_ms,omitempty"`
+	// Held are connections that were kept open for a while, Lost those of them that the broker had closed in the end.
+	Held     int         `json:"held,omitempty"`
+	Lost     int         `json:"lost,omitempty"`
+	OpenLoop bool        `json:"open_loop"`
+	Latency  Percentiles `json:"latency_us"`
+	Late     Percentiles `json:"generator_late_us,omitzero"`
+	Broker   *BrokerUse  `json:"broker,omitempty"`
+	Samples  []Sample    `json:"samples,omitempty"`
 	// HDR is the whole histogram of Latency in nanoseconds, as HdrHistogram encodes it (V2, compressed, base64).
 	HDR string `json:"hdr,omitempty"`
 	// Intervals are the histograms of the samples in the same form.
@@ -73,6 +76,13 @@ func (r Result) RequestsPerSecond() float64 { return float64(r.Requests) / r.Sec
 
 func (r Result) String() string {
 	var b strings.Builder
+	if r.Held > 0 {
+		fmt.Fprintf(&b, "%s: %d opened in %.3f s, %.0f per second; generator CPU %.2f s\n", r.Kind, r.Held, r.Seconds, r.RequestsPerSecond(), r.ClientCPU)
+		fmt.Fprintf(&b, "latency (from connecting until ApiVersions is answered): %s\n", r.Latency)
+		fmt.Fprintf(&b, "closed by the broker before the end: %d\n", r.Lost)
+		r.footer(&b)
+		return b.String()
+	}
 	fmt.Fprintf(&b, "%s: %d requests, %d records, %.1f MB in %.3f s over %d connections\n", r.Kind, r.Requests, r.Records,
 		float64(r.Bytes)/1e6, r.Seconds, r.Connections)
 	fmt.Fprintf(&b, "rate: %.1f MB/s, %.0f requests/s, %.0f records/s; generator CPU %.2f s\n", r.BytesPerSecond()/1e6,
@@ -85,17 +95,22 @@ func (r Result) String() string {
 	if r.OpenLoop {
 		fmt.Fprintf(&b, "of that the generator's own delay: %s\n", r.Late)
 	}
+	r.footer(&b)
+	return b.String()
+}
+
+// footer writes what the broker had to do with it.
+func (r *Result) footer(b *strings.Builder) {
 	if u := r.Broker; u != nil {
-		fmt.Fprintf(&b, "broker: %.2f s CPU", u.CPUSeconds)
+		fmt.Fprintf(b, "broker: %.2f s CPU", u.CPUSeconds)
 		if r.Bytes > 0 {
-			fmt.Fprintf(&b, " (%.3f CPU-s/GB, %.1f µs per request)", u.CPUSeconds/(float64(r.Bytes)/1e9), u.CPUSeconds*1e6/float64(r.Requests))
+			fmt.Fprintf(b, " (%.3f CPU-s/GB, %.1f µs per request)", u.CPUSeconds/(float64(r.Bytes)/1e9), u.CPUSeconds*1e6/float64(r.Requests))
 		}
-		fmt.Fprintf(&b, ", RssAnon up to %.1f MiB\n", u.RssAnonPeak/(1<<20))
+		fmt.Fprintf(b, ", RssAnon up to %.1f MiB\n", u.RssAnonPeak/(1<<20))
 	}
 	if r.ThrottledMs > 0 {
-		fmt.Fprintf(&b, "throttled by the broker: %d ms\n", r.ThrottledMs)
+		fmt.Fprintf(b, "throttled by the broker: %d ms\n", r.ThrottledMs)
 	}
-	return b.String()
 }
 
 func (p Percentiles) String() string {

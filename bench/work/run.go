@@ -152,18 +152,20 @@ func (r *runner) franz() ([]load.Result, error) {
 func (r *runner) connections() ([]load.Result, error) {
 	begun, cpu := time.Now(), load.CPUSeconds()
 	latency := load.NewRecorder()
-	idle, err := load.OpenIdleTimed(r.Bootstrap[0], r.Clients, latency)
+	idle, err := load.OpenIdleTimed(r.Bootstrap[0], r.Clients, latency, load.AnswerMax)
 	if err != nil {
 		return nil, err
 	}
 	defer idle.Close()
 	res := load.Result{
 		Kind: Connections, Connections: idle.Len(), Seconds: time.Since(begun).Seconds(), Requests: int64(idle.Len()), ClientCPU: load.CPUSeconds() - cpu,
+		Held: idle.Len(),
 	}
 	latency.Finish(&res)
 	for end := time.Now().Add(r.Hold); time.Now().Before(end) && !r.stop.Load(); {
 		time.Sleep(min(time.Until(end), 50*time.Millisecond))
 	}
+	res.Lost = idle.Lost()
 	return []load.Result{res}, nil
 }
 
