@@ -200,7 +200,7 @@ var table = [...]Metric{
 		func(s *scrape, e emitter) { e.value(float64(s.net.Rounds)) }},
 	{"kaas_loop_wakes_total", Counter, nil, "", "Times a sleeping loop was woken by another goroutine.",
 		func(s *scrape, e emitter) { e.value(float64(s.net.Wakes)) }},
-	{"kaas_append_stalls_total", Counter, nil, "", "Appends of a round that took kaas.append.stall.ms or longer: Produce goes to workers for 5 s after one.",
+	{"kaas_append_stalls_total", Counter, nil, "", "Appends of a round that took kaas.append.stall.ms or longer, preempted ones included; see Stalled writes in operations.md.",
 		func(s *scrape, e emitter) { e.value(float64(s.api.AppendStalls)) }},
 	{"kaas_parked_fetches", Gauge, nil, "", "Fetch requests that wait for data.",
 		func(s *scrape, e emitter) { e.value(float64(s.api.ParkedFetches)) }},
