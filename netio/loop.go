@@ -57,6 +57,8 @@ type Loop struct {
 	ended    bool
 
 	events      []unix.EpollEvent
+	large       []int  // those of connections with large frames that this round has not served
+	lastLarge   int32  // slot of the last one of them that was served
 	read        []byte // read[:filled] holds frames delivered in this round
 	filled      int
 	delivered   bool     // a frame was delivered since the last RoundEnd
@@ -225,7 +227,7 @@ func (l *Loop) tick() {
 
 // timeout is how long the loop may sleep, in ms; -1: until something happens.
 func (l *Loop) timeout() int {
-	if !l.Idle() {
+	if !l.Idle() || len(l.large) > 0 {
 		return 0
 	}
 	if len(l.timers) == 0 {
@@ -296,9 +298,7 @@ func (l *Loop) round(n int) {
 	l.runPosts()
 	l.runTimers()
 	l.runReady()
-	for i := range l.events[:n] {
-		l.event(&l.events[i])
-	}
+	l.serve(n)
 	l.endReads()
 	l.runTurns()
 	l.settle()
