@@ -93,8 +93,10 @@ func TestWrongUse(t *testing.T) {
 			t.Errorf("%v: want an error with %q, got %v", c.args, c.want, err)
 		}
 	}
-	if _, _, err := run("compare", "--scale", "2"); err == nil || !strings.Contains(err.Error(), "--scale") {
-		t.Errorf("want the scale refused, got %v", err)
+	for _, args := range [][]string{{"compare", "--scale", "2"}, {"rivals", "--scale", "0"}, {"compare", "--rounds", "-1"}, {"rivals", "--rounds", "0"}} {
+		if _, _, err := run(args...); err == nil || !strings.HasPrefix(err.Error(), args[1]+": ") {
+			t.Errorf("want %s of %s refused, got %v", args[1], args[0], err)
+		}
 	}
 	if _, _, err := run("report", "--results", "nonesuch"); err == nil {
 		t.Error("want missing results told")

@@ -3,7 +3,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -16,8 +15,7 @@ import (
 )
 
 func compareCommand() *cobra.Command {
-	opt := compare.Options{}
-	var quiet bool
+	var m measuring
 	cmd := &cobra.Command{
 		Use:   "compare",
 		Short: "Measure this broker against the least work that the machine allows, and judge the bars",
@@ -26,33 +24,16 @@ func compareCommand() *cobra.Command {
 			"At most 2 GiB are written at a time, below --dir, and removed again. It exits with 1 when a bar is missed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opt.Out, opt.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if quiet {
-				opt.Progress = io.Discard
-			}
-			if opt.Scale <= 0 || opt.Scale > 1 {
-				return errors.New("--scale: not above 0 and up to 1")
-			}
-			if opt.Program == "" {
-				self, err := os.Executable()
-				if err != nil {
-					return err
-				}
-				opt.Program = self
+			if err := m.check(); err != nil {
+				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return compare.Run(ctx, opt)
+			return compare.Run(ctx, compare.Options{Scenarios: m.scenarios, Rounds: m.rounds, Scale: m.scale, Dir: m.dir, Results: m.results, Program: m.program,
+				Out: cmd.OutOrStdout(), Progress: m.progress(cmd.ErrOrStderr())})
 		},
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&opt.Scenarios, "scenario", nil, "`names` of scenarios (default all)")
-	f.IntVar(&opt.Rounds, "rounds", 0, "rounds of each (default its own number)")
-	f.Float64Var(&opt.Scale, "scale", 1, "share of the work; less than 1 only to try it out")
-	f.StringVar(&opt.Dir, "dir", ".", "`directory` on a disk for the data")
-	f.StringVar(&opt.Results, "results", "", "`file` to append the results to, as JSON lines")
-	f.StringVar(&opt.Program, "program", "", "`executable` to measure (default: this one)")
-	f.BoolVar(&quiet, "quiet", false, "no progress line")
+	m.flags(cmd.Flags(), 0, "rounds of each (default its own number)")
 	return cmd
 }
 

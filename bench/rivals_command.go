@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -14,8 +12,9 @@ import (
 )
 
 func rivalsCommand() *cobra.Command {
-	opt := rivals.Options{}
-	var quiet bool
+	var m measuring
+	var brokers []string
+	var root string
 	cmd := &cobra.Command{
 		Use:   "rivals",
 		Short: "Measure this broker beside Apache Kafka and kfake, with real clients, and judge the bars",
@@ -26,37 +25,17 @@ func rivalsCommand() *cobra.Command {
 			"Brokers: " + strings.Join(rivals.Brokers, ", ") + ".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			opt.Out, opt.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if quiet {
-				opt.Progress = io.Discard
-			}
-			if opt.Scale <= 0 || opt.Scale > 1 {
-				return errors.New("--scale: not above 0 and up to 1")
-			}
-			if opt.Rounds < 1 {
-				return errors.New("--rounds: at least 1")
-			}
-			if opt.Program == "" {
-				self, err := os.Executable()
-				if err != nil {
-					return err
-				}
-				opt.Program = self
+			if err := m.check(); err != nil {
+				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			return rivals.Run(ctx, opt)
+			return rivals.Run(ctx, rivals.Options{Scenarios: m.scenarios, Brokers: brokers, Rounds: m.rounds, Scale: m.scale, Dir: m.dir, Root: root, Results: m.results,
+				Program: m.program, Out: cmd.OutOrStdout(), Progress: m.progress(cmd.ErrOrStderr())})
 		},
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&opt.Scenarios, "scenario", nil, "`names` of scenarios (default all)")
-	f.StringSliceVar(&opt.Brokers, "brokers", nil, "`names` of brokers (default all)")
-	f.IntVar(&opt.Rounds, "rounds", 3, "rounds of each")
-	f.Float64Var(&opt.Scale, "scale", 1, "share of the work; less than 1 only to try it out")
-	f.StringVar(&opt.Dir, "dir", ".", "`directory` on a disk for the data")
-	f.StringVar(&opt.Root, "root", ".", "`directory` of the sources")
-	f.StringVar(&opt.Results, "results", "", "`file` to append the results to, as JSON lines")
-	f.StringVar(&opt.Program, "program", "", "`executable` of kaas to measure (default: this one)")
-	f.BoolVar(&quiet, "quiet", false, "no progress")
+	m.flags(cmd.Flags(), 3, "rounds of each")
+	cmd.Flags().StringSliceVar(&brokers, "brokers", nil, "`names` of brokers (default all)")
+	cmd.Flags().StringVar(&root, "root", ".", "`directory` of the sources")
 	return cmd
 }
