@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -67,9 +68,8 @@ type Offsets struct {
 	LeaderEpoch                                 int32
 }
 
-// identity is what stays of a LogSpec.
+// identity is what stays of a LogSpec, besides the topic's name, which is in the log's.
 type identity struct {
-	Topic       string
 	Partition   int32
 	LeaderEpoch int32
 	TopicID     [16]byte
@@ -80,6 +80,7 @@ type identity struct {
 type Log struct {
 	e     *Engine
 	spec  identity
+	path  string // of the directory; its segments and the journal's entry share it
 	cfg   atomic.Pointer[LogConfig]
 	pub   published
 	segs  atomic.Pointer[[]*segment.Segment] // in order, never changed in place; nil until loaded
@@ -104,7 +105,6 @@ type Log struct {
 	// names counts changes of the journal's line, directory entries and epochs; those up to namesSynced are durable. It goes up behind
 	// the sync, so that no commit passes one that still runs.
 	names, namesSynced atomic.Int64
-	sharedName         string // the committer's
 
 	mu sync.Mutex // guards st; held over appends to the page cache, and by nothing that only looks
 	st *state
@@ -143,7 +143,8 @@ type state struct {
 
 // OpenLog makes a log known. It does no I/O.
 func (e *Engine) OpenLog(spec LogSpec) *Log {
-	l := &Log{e: e, spec: identity{spec.Topic, spec.Partition, spec.LeaderEpoch, spec.TopicID}, isNew: spec.New}
+	l := &Log{e: e, spec: identity{spec.Partition, spec.LeaderEpoch, spec.TopicID}, isNew: spec.New}
+	l.path = e.cfg.Dir + "/" + spec.Topic + "-" + strconv.Itoa(int(spec.Partition))
 	if spec.Config == nil {
 		spec.Config = &DefaultLogConfig
 	}
@@ -163,11 +164,15 @@ func (e *Engine) OpenLog(spec LogSpec) *Log {
 	return l
 }
 
-func (l *Log) name() string { return l.spec.Topic + "-" + strconv.Itoa(int(l.spec.Partition)) }
-func (l *Log) dir() string  { return l.e.cfg.Dir + "/" + l.name() }
+func (l *Log) name() string { return l.path[len(l.e.cfg.Dir)+1:] }
+func (l *Log) dir() string  { return l.path }
 
 // Topic and Partition are what the log was opened with.
-func (l *Log) Topic() string    { return l.spec.Topic }
+func (l *Log) Topic() string {
+	name := l.name()
+	return name[:strings.LastIndexByte(name, '-')]
+}
+
 func (l *Log) Partition() int32 { return l.spec.Partition }
 
 // String is the name of the log's directory.

@@ -46,7 +46,7 @@ func TestSizes(t *testing.T) {
 		what      string
 		size, max uintptr
 	}{
-		{"Log", unsafe.Sizeof(Log{}), 488},
+		{"Log", unsafe.Sizeof(Log{}), 480},
 		{"state", unsafe.Sizeof(state{}), 176},
 		{"segment.Segment", unsafe.Sizeof(segment.Segment{}), 512},
 	} {

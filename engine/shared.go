@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"kaas/engine/commit"
 	"kaas/engine/redo"
@@ -172,10 +171,7 @@ func (l *Log) share(s *shared, m *mark, part int) bool {
 
 // copyInto copies the bytes that were staged, else from the page cache: they were written a moment ago.
 func (l *Log) copyInto(s *shared, m *mark, n int) bool {
-	if l.sharedName == "" {
-		l.sharedName = l.name()
-	}
-	b := s.frame.Add(&redo.Piece{Log: l.sharedName, Topic: l.spec.TopicID, Segment: m.end.seg, At: m.hw.pos}, n)
+	b := s.frame.Add(&redo.Piece{Log: l.name(), Topic: l.spec.TopicID, Segment: m.end.seg, At: m.hw.pos}, n)
 	if l.fromStaged(b, m.end.seg, m.hw.pos) || l.fromFile(b, m) {
 		return true
 	}
@@ -381,7 +377,7 @@ func (e *Engine) dropOld() error {
 		old.Close()
 	}
 	err := redo.Discard(e.cfg.FS, e.cfg.Dir)
-	if errors.Is(err, syscall.ENOSPC) { // what they have is in the logs: the next start finds the same
+	if vfs.NoRoom(err) { // what they have is in the logs: the next start finds the same
 		e.cfg.Logger.Warn("no commit journal until the next start: the old one could not be removed", "error", err)
 		return nil
 	}
