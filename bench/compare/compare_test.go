@@ -57,7 +57,7 @@ func standIn(args []string) error {
 		}
 		return ""
 	}
-	if os.Getenv(realBroker) != "" {
+	if os.Getenv(realBroker) != "" && args[0] == "serve" {
 		return serveReally(args, value)
 	}
 	s, err := floor.Listen(value("--listen"), value("--data-dir"))
@@ -95,6 +95,9 @@ func serveReally(args []string, value func(string) string) error {
 		listen = "PLAINTEXT://" + listen
 	}
 	opts.Settings = append(opts.Settings, config.Setting{Key: "listeners", Value: listen})
+	if at := value("--metrics"); at != "" {
+		opts.Settings = append(opts.Settings, config.Setting{Key: "kaas.metrics.listen", Value: at})
+	}
 	for i := range args {
 		if args[i] == "--set" {
 			key, v, _ := strings.Cut(args[i+1], "=")
@@ -133,7 +136,7 @@ func tiny(t *testing.T, names ...string) ([]record.Record, string) {
 		Program: program, Dir: dir, Scenarios: names, Rounds: 2, Scale: 0.001, Results: results, Out: &out, Progress: io.Discard,
 	})
 	if err != nil && !errors.Is(err, ErrBars) {
-		t.Fatal(err)
+		t.Fatalf("%v; it said:\n%s", err, out.String())
 	}
 	records, err := record.Read(results)
 	if err != nil {
@@ -171,9 +174,11 @@ func TestProduceScenario(t *testing.T) {
 // Scenarios that the floor cannot stand in for, with a broker.
 func TestScenariosOfBroker(t *testing.T) {
 	t.Setenv(realBroker, "yes")
-	records, _ := tiny(t, "cold-readers", "tls")
+	records, _ := tiny(t, "cold-readers", "dirty-limits", "tls")
 	want := map[string][]string{
-		"cold-readers": {bytesPerSecond, quietAckP99, quietTailP99, warmAckP99, warmTailP99, coldAckP99, coldTailP99, coldAckOfQuiet, coldTailOfQuiet},
+		"cold-readers": {bytesPerSecond, quietAckP99, quietTailP99, warmAckP99, warmTailP99, coldAckP99, coldTailP99, coldAckOfQuiet, coldTailOfQuiet,
+			quietControlP99, warmControlP99, coldControlP99, coldAckOfControl, warmAckOfControl},
+		"dirty-limits": {quietFetchP99, withinFetchP99, beyondFetchP99, beyondFetchOfQuiet, beyondFetchOfControl, beyondControlP99},
 		"tls":          {plainProduce, plainProduceCPU, plainFetch, plainFetchCPU, tlsProduce, tlsProduceCPU, tlsFetch, tlsFetchCPU, tlsProduceOfPlain, tlsFetchOfPlain},
 	}
 	if len(records) != len(want) {

@@ -6,5 +6,6 @@
 // from RssAnon in /proc. A figure is the median of its rounds, with the lowest and the highest.
 //
 // At most 2 GiB are written per turn, so that the kernel's limits of dirty pages are not what is measured. Nothing here is
-// asserted by a test: bars are judged and printed.
+// asserted by a test: bars are judged and printed. One scenario is about those limits, and writes until they are reached; it runs only when it
+// is named.
 package compare

@@ -76,7 +76,7 @@ func Run(ctx context.Context, opt Options) error {
 func choose(names []string) ([]*scenario, error) {
 	var chosen []*scenario
 	for i := range scenarios {
-		if len(names) == 0 || slices.Contains(names, scenarios[i].name) {
+		if len(names) == 0 && !scenarios[i].named || slices.Contains(names, scenarios[i].name) {
 			chosen = append(chosen, &scenarios[i])
 		}
 	}

@@ -21,6 +21,7 @@ type scenario struct {
 	what     string // for the reader of the tables
 	subjects []string
 	rounds   int
+	named    bool // it runs only when it is named: it writes more than the others
 	measure  func(t *turn) error
 	bars     []Bar
 }
@@ -90,6 +91,16 @@ var scenarios = []scenario{
 		measure: (*turn).coldReaders,
 		bars: []Bar{
 			atMost(2, coldAckOfQuiet, "times the quiet p99, for the p99 of an acknowledgement"), atMost(2, coldTailOfQuiet, "times the quiet p99, for the p99 of the tail reader"),
+			atMost(1.5, coldAckOfControl, "times the p99 of a floor that serves no reader, in the same moments, for the p99 of an acknowledgement"),
+		},
+	},
+	{
+		name: "dirty-limits", what: "500 fetches/s of 64 KiB in memory, page cache, beside a producer of another partition that goes on beyond the kernel's limits of dirty pages",
+		subjects: alone, rounds: 3, named: true,
+		measure: (*turn).dirtyLimits,
+		bars: []Bar{
+			atMost(3, beyondFetchOfQuiet, "times the quiet p99, for the p99 of a fetch"),
+			atMost(1.5, beyondFetchOfControl, "times the p99 of a floor that serves no producer, in the same moments, for the p99 of a fetch"),
 		},
 	},
 	{

@@ -28,6 +28,11 @@ type FetchConfig struct {
 	// first batch of an answer is looked at, and the rest is discarded in the kernel; that the next answer begins with
 	// exactly the batch that was expected is checked.
 	Alike bool
+	// Rate, if not 0, is how many requests per second are due over all connections; latency counts from when one was due. 0: each connection asks
+	// again as soon as it has its answer.
+	Rate float64
+	// Consumed, if set, is told after each answer how many bytes of a partition have been read since its beginning; 0 when it is begun anew.
+	Consumed func(partition int, bytes int64)
 	Limits
 	Progress Progress
 }
@@ -40,14 +45,18 @@ func (c *FetchConfig) check() error {
 		return fmt.Errorf("max bytes: %d is not within 1 and %d", c.MaxBytes, 1<<30)
 	case len(c.Topic) == 0 || len(c.Topic) > 249:
 		return errors.New("topic: no legal name")
+	case c.Rate < 0:
+		return errors.New("rate: negative")
 	}
 	return c.Limits.check()
 }
 
 type fetchPart struct {
-	frame    []byte
-	offsetAt int
-	first    int64
+	frame     []byte
+	offsetAt  int
+	first     int64
+	partition int
+	consumed  int64 // bytes since its beginning
 }
 
 type fetchConn struct {
@@ -56,6 +65,7 @@ type fetchConn struct {
 	part  int   // index of the partition being read
 	next  int64 // offset asked for
 	open  bool  // a request is under way
+	due   bool  // the next one waits for its time
 	begun int64
 	asked int32 // correlation id of that request
 	sent  int   // bytes of it that are sent
@@ -83,6 +93,7 @@ type fetcher struct {
 	idle      int // connections that have stopped
 	start     int64
 	deadline  int64
+	due       int64 // requests asked that had a time
 	latency   *Recorder
 }
 
@@ -134,7 +145,7 @@ func newFetcher(cfg FetchConfig) (*fetcher, error) {
 				return nil, fmt.Errorf("partition %d has a leader of its own: use a connection for each", p)
 			}
 			frame, at := frames.Fetch(cfg.Topic, int32(p), fetchWaitMs, 1, int32(cfg.MaxBytes))
-			c.parts = append(c.parts, fetchPart{frame, at, first[p]})
+			c.parts = append(c.parts, fetchPart{frame: frame, offsetAt: at, first: first[p], partition: p})
 		}
 		c.next = c.parts[0].first
 		if c.fd, err = f.poll.connect(address, i); err != nil {
@@ -204,10 +215,13 @@ func (f *fetcher) run() error {
 	}
 	tick, lastBytes, lastMove := f.start, int64(0), f.start
 	for f.idle < len(f.conns) {
-		if err := f.turn(int64(time.Second)); err != nil {
+		if err := f.turn(f.pause()); err != nil {
 			return err
 		}
 		now := f.poll.now()
+		if err := f.askDue(now); err != nil {
+			return err
+		}
 		if now-tick > int64(time.Second) {
 			tick = now
 			f.latency.Sample(now-f.start, f.requests, f.bytes)
@@ -225,6 +239,40 @@ func (f *fetcher) run() error {
 		}
 	}
 	return nil
+}
+
+// dueAt is when the next request is due.
+func (f *fetcher) dueAt() int64 { return f.start + int64(float64(f.due)/f.cfg.Rate*1e9) }
+
+// pause is how long turn may wait.
+func (f *fetcher) pause() int64 {
+	pause := int64(time.Second)
+	if f.cfg.Rate > 0 {
+		pause = min(pause, f.dueAt()-f.poll.now())
+	}
+	return pause
+}
+
+// askDue sends the requests whose time has come, by connections that have their answers.
+func (f *fetcher) askDue(now int64) error {
+	if f.cfg.Rate == 0 {
+		return nil
+	}
+	for i := range f.conns {
+		if c := &f.conns[i]; c.due && (f.dueAt() <= now || f.over(now)) {
+			c.due = false
+			if err := f.ask(c, now); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// over tells whether a limit is reached.
+func (f *fetcher) over(now int64) bool {
+	l := &f.cfg.Limits
+	return l.Requests > 0 && f.requests >= l.Requests || l.Bytes > 0 && f.bytes >= l.Bytes || l.Records > 0 && f.records >= l.Records || now >= f.deadline
 }
 
 // turn waits once and handles what happened.
@@ -253,10 +301,17 @@ func (f *fetcher) turn(pause int64) error {
 
 // ask sends the next request of c, or lets c rest when a limit is reached.
 func (f *fetcher) ask(c *fetchConn, now int64) error {
-	l := &f.cfg.Limits
-	if l.Requests > 0 && f.requests >= l.Requests || l.Bytes > 0 && f.bytes >= l.Bytes || l.Records > 0 && f.records >= l.Records || now >= f.deadline {
+	if f.over(now) {
 		f.idle++
 		return nil
+	}
+	if f.cfg.Rate > 0 {
+		due := f.dueAt()
+		if c.due = due > now; c.due {
+			return nil
+		}
+		now = due
+		f.due++
 	}
 	p := &c.parts[c.part]
 	c.asked++
@@ -409,9 +464,21 @@ func (f *fetcher) finish(c *fetchConn, now int64) error {
 	f.bytes += c.bytes
 	f.latency.Record(now - c.begun)
 	c.next = c.batchEnd
+	f.consumed(c, c.bytes)
 	if c.next >= c.high {
 		c.part = (c.part + 1) % len(c.parts)
 		c.next = c.parts[c.part].first
+		c.parts[c.part].consumed = 0
+		f.consumed(c, 0)
 	}
 	return f.ask(c, now)
+}
+
+// consumed tells of so many more bytes of the partition that is being read.
+func (f *fetcher) consumed(c *fetchConn, more int64) {
+	p := &c.parts[c.part]
+	p.consumed += more
+	if f.cfg.Consumed != nil {
+		f.cfg.Consumed(p.partition, p.consumed)
+	}
 }
