@@ -41,17 +41,12 @@ func newClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 }
 
 func newProducer(t *testing.T, addr string, h *history) *kgo.Client {
-	opts := []kgo.Opt{
+	return newClient(t, addr,
 		kgo.WithLogger(complaints{h}),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.MaxBufferedRecords(300),
 		kgo.ProducerLinger(0),
-		kgo.ProduceRequestTimeout(time.Second),
-	}
-	if !*pipelined {
-		opts = append(opts, kgo.MaxProduceRequestsInflightPerBroker(1))
-	}
-	return newClient(t, addr, opts...)
+		kgo.ProduceRequestTimeout(time.Second))
 }
 
 // complaints is a logger of franz-go that takes its errors for faults: answers that do not fit the request.

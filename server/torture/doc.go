@@ -1,8 +1,8 @@
 // Package torture holds a test, behind the build tag "torture", that maltreats a broker process while clients work with it: kill -9,
 // stops by signal, restarts, a full disk, failing and slow operations of the file system by the rules of engine/vfs/crashfs, the loss of
 // what the broker has not synced, and, on an ext4 of its own, power cuts (the file system is shut down without a last word, and mounted
-// again) and remounts to read-only. What is
-// done when is drawn from a seed, which is printed; the timing of processes is not, so a seed repeats the plan and not the run.
+// again) and remounts to read-only. What is done when is drawn from a seed, which is printed; the timing of processes is not, so a seed
+// repeats the plan and not the run.
 //
 // The package has no code of its own. The broker is the test binary, which runs itself again; the clients are franz-go. A history of
 // what was sent, acknowledged and read is judged when a broker has had its rounds (history_test.go, which has tests without the tag).
@@ -15,9 +15,8 @@
 // showed a record before its sync is found out at any moment and on any disk, with writes torn and out of order. What it cannot see: names
 // that were not synced. The ext4 has them, and engine.TestModel.
 //
-// A producer has one request in flight unless -pipelined is given. With more, a restart may make duplicates: snapshots of producers have
-// Apache's format, which keeps the last batch of each and not the last five, so the repeat of an older one is refused as out of order, and
-// the client goes on under a new epoch.
+// Producers are idempotent with the five requests in flight that franz-go has then (its option for another number has no effect); after a kill, or
+// several, they repeat all of them.
 //
 //	make torture                                          # ROUNDS=60
 //	make torture ROUNDS=1000 SEED=7

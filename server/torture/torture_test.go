@@ -22,10 +22,9 @@ import (
 )
 
 var (
-	pipelined = flag.Bool("pipelined", false, "producers have several requests in flight")
-	seedFlag  = flag.Uint64("seed", 0, "`seed` of the plan; 0: drawn, and printed")
-	rounds    = flag.Int("rounds", 20, "rounds in all")
-	minutes   = flag.Float64("minutes", 0, "go on for so long instead of -rounds")
+	seedFlag = flag.Uint64("seed", 0, "`seed` of the plan; 0: drawn, and printed")
+	rounds   = flag.Int("rounds", 20, "rounds in all")
+	minutes  = flag.Float64("minutes", 0, "go on for so long instead of -rounds")
 )
 
 const (

@@ -72,7 +72,7 @@ func writeTransactions(args []string) error {
 	}
 	c, err := kgo.NewClient(append(quick(*addr),
 		kgo.TransactionalID(*id), kgo.TransactionTimeout(txnTimeout), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerLinger(0), kgo.ProduceRequestTimeout(time.Second), kgo.MaxProduceRequestsInflightPerBroker(1))...)
+		kgo.ProducerLinger(0), kgo.ProduceRequestTimeout(time.Second))...)
 	if err != nil {
 		return err
 	}
