@@ -21,7 +21,7 @@ func compareCommand() *cobra.Command {
 		Short: "Measure this broker against the least work that the machine allows, and judge the bars",
 		Long: "Run this program's broker and the floor in turn, on fresh directories, and print medians, ratios and processor time.\n" +
 			"Scenarios: " + strings.Join(compare.Names(), ", ") + ".\n" +
-			"At most 2 GiB are written at a time, below --dir, and removed again. It exits with 1 when a bar is missed.",
+			"At most 3 GiB are written at a time, below --dir, and removed again. It exits with 1 when a bar is missed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := m.check(); err != nil {

@@ -141,6 +141,19 @@ var scenarios = []scenario{
 			atMost(50, create1000Ms, "ms to create 1,000"),
 		},
 	},
+	{
+		name: "partitions-written", what: "10,000 partitions with a record in each, page cache", subjects: alone, rounds: 3,
+		measure: written(10), bars: append([]Bar{atMost(500, restartMs, "ms for a clean restart")}, writtenBars...),
+	},
+	{
+		name: "partitions-100k-written", what: "100,000 partitions with a record in each, page cache", subjects: alone, rounds: 1, named: true,
+		measure: written(100), bars: append([]Bar{atMost(4000, restartMs, "ms for a clean restart")}, writtenBars...),
+	},
+}
+
+var writtenBars = []Bar{
+	atMost(4*kib, writtenBytes, "bytes RssAnon per partition written to"), atMost(4*kib, readBytes, "bytes RssAnon per partition looked at after the restart"),
+	atMost(20_000, descriptors, "descriptors"), atMost(65_530, memoryMaps, "memory maps"),
 }
 
 var commitBars = []Bar{

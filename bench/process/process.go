@@ -118,15 +118,18 @@ func (p *Process) Kill() {
 }
 
 // Stop ends the process by SIGTERM. An exit code is an error unless it says just that.
-func (p *Process) Stop() error {
+func (p *Process) Stop() error { return p.StopWithin(stopTimeout) }
+
+// StopWithin is Stop for a process that may take so long.
+func (p *Process) StopWithin(timeout time.Duration) error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	select {
 	case <-p.ended:
-	case <-time.After(stopTimeout):
+	case <-time.After(timeout):
 		p.Kill()
-		return fmt.Errorf("%s did not end within %v of SIGTERM", p.cmd.Path, stopTimeout)
+		return fmt.Errorf("%s did not end within %v of SIGTERM", p.cmd.Path, timeout)
 	}
 	if p.err != nil && p.cmd.ProcessState.ExitCode() != exitBySignal {
 		return fmt.Errorf("%s: %w: %s", p.cmd.Path, p.err, p.Said())
