@@ -25,7 +25,7 @@ const (
 	partitionsOfEach = 1000
 )
 
-// writtenTimeout bounds a stop, and what is done on one connection.
+// writtenTimeout bounds a stop, and each request.
 const writtenTimeout = 15 * time.Minute
 
 // written is a scenario of topics of 1,000 partitions that all hold records.
@@ -175,7 +175,11 @@ func (w *writtenTurn) everyNth(p *process.Process, first, step int, do func(c *l
 	}
 	defer c.Close()
 	for n := first; n < w.topics*w.each; n += step {
-		if err := do(c, n); err != nil {
+		err := c.SetDeadline(time.Now().Add(writtenTimeout))
+		if err == nil {
+			err = do(c, n)
+		}
+		if err != nil {
 			return err
 		}
 	}
