@@ -152,12 +152,12 @@ func segmentHarms() []harm {
 		{"a snapshot of other producers", func(t *testing.T, _, dir string, l []string) {
 			var s producer.State
 			s.Append(77, 0, 3, 0, 5, t0, 0, false)
-			write(t, dir, filepath.Base(beside(l[1], ".snapshot")), s.Snapshot())
+			write(t, dir, filepath.Base(beside(l[1], ".snapshot")), s.Snapshot(true))
 		}, names1(func(l []string) string { return beside(l[1], ".snapshot") })},
 		{"such a snapshot between two segments", func(t *testing.T, _, dir string, l []string) {
 			var s producer.State
 			s.Append(77, 0, 3, 0, 5, t0, 0, false)
-			write(t, dir, "00000000000000000007.snapshot", s.Snapshot())
+			write(t, dir, "00000000000000000007.snapshot", s.Snapshot(true))
 		}, fixed("00000000000000000007.snapshot")},
 	}
 }

@@ -56,7 +56,7 @@ func honest(change func(s *producer.State)) []byte {
 	s.Append(9, 2, 7, 0, 5, t0+20, 0, true)
 	s.Marker(9, 2, 4, t0+21, 0)
 	change(&s)
-	return s.Snapshot()
+	return s.Snapshot(true)
 }
 
 // second is another segment for the sample: one batch at offset 8.
@@ -211,7 +211,7 @@ func fileWrecks() []wreck {
 		{"a snapshot that knows the future", func(t *testing.T, dir string) {
 			var s producer.State
 			s.Append(9, 2, 7, 0, 7, t0, 0, true)
-			write(t, dir, "00000000000000000007.snapshot", s.Snapshot())
+			write(t, dir, "00000000000000000007.snapshot", s.Snapshot(true))
 		}, []string{"00000000000000000007.snapshot: byte 0: producer 9 wrote offset 7, after the snapshot's 7", "00000000000000000007.snapshot: byte 0: transaction of producer 9 begins at 7, after the snapshot's 7"}},
 	}
 }

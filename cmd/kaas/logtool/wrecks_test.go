@@ -31,26 +31,26 @@ func replayWrecks() []wreck {
 		of(snap7, func() []byte {
 			var s producer.State
 			s.Append(9, 2, 7, 0, 4, t0+20, 0, false)
-			return s.Snapshot()
+			return s.Snapshot(true)
 		}, "last offset of producer 9 is 4; the log says 5"),
 		of(snap7, func() []byte {
 			var s producer.State
 			s.Append(9, 2, 8, 0, 5, t0+20, 0, false)
-			return s.Snapshot()
+			return s.Snapshot(true)
 		}, "last sequence of producer 9 is 8, of a batch of 1; the log says 7 and 1"),
 		of(snap7, func() []byte {
 			var s producer.State
 			s.Append(9, 1, 7, 0, 5, t0+20, 0, false)
-			return s.Snapshot()
+			return s.Snapshot(true)
 		}, "epoch of producer 9 is 1; the log says 2"),
 		of(snap7, func() []byte {
 			var s producer.State
 			s.Append(9, 2, 7, 0, 5, t0+20, 0, true)
-			return s.Snapshot()
+			return s.Snapshot(true)
 		}, "open transaction of producer 9 begins at 5; the log says -1"),
 		of(snap6, func() []byte {
 			var s producer.State
-			return s.Snapshot()
+			return s.Snapshot(true)
 		}, "producer 9, with an open transaction from offset 5, is missing"),
 		{"an aborted transaction that begins elsewhere", func(t *testing.T, dir string) {
 			change(t, dir, txnFile, func(b []byte) []byte { b[17] = 4; return b })
