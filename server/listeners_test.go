@@ -136,22 +136,9 @@ func TestListeners(t *testing.T) {
 			t.Errorf("listener %d gives %d records", i, len(got))
 		}
 	}
-	// One too many on its listener waits until there is room; one without certificate where it is needed, one that speaks no TLS.
-	second := make(chan error, 1)
-	go func() {
-		c, err := tls.Dial("tcp", b.Ready().Listeners["MUTUAL"], known)
-		if err == nil {
-			c.Close()
-		}
-		second <- err
-	}()
-	eventually(t, "the second connection waits", func() bool { return scrape(t, b)[`kaas_accept_pauses_total{reason="listener_max_connections"}`] == 1 })
-	secure.c.Close()
-	mutual.c.Close()
-	if err := <-second; err != nil {
-		t.Errorf("a second connection on a listener with one at most, when the first was closed: %v", err)
-	}
+	oneTooMany(t, b, known, secure, mutual)
 	eventually(t, "all are gone", func() bool { return scrape(t, b)["kaas_connections"] == 1 })
+	// One without certificate where it is needed, one that speaks no TLS.
 	if c, err := tls.Dial("tcp", b.Ready().Listeners["MUTUAL"], trusting); err == nil {
 		if _, err = c.Read(make([]byte, 1)); err == nil || err == io.EOF {
 			t.Error("no certificate, and no alert")
@@ -180,6 +167,26 @@ func TestListeners(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// oneTooMany sees a connection to the listener MUTUAL wait until there is room for it.
+func oneTooMany(t *testing.T, b *Broker, known *tls.Config, close ...*client) {
+	t.Helper()
+	second := make(chan error, 1)
+	go func() {
+		c, err := tls.Dial("tcp", b.Ready().Listeners["MUTUAL"], known)
+		if err == nil {
+			c.Close()
+		}
+		second <- err
+	}()
+	eventually(t, "the second connection waits", func() bool { return scrape(t, b)[`kaas_accept_pauses_total{reason="listener_max_connections"}`] == 1 })
+	for _, c := range close {
+		c.c.Close()
+	}
+	if err := <-second; err != nil {
+		t.Errorf("a second connection on a listener with one at most, when the first was closed: %v", err)
+	}
 }
 
 // The limits of connections are altered live, for all listeners and for one. At max.connections peers wait for room; the listener between brokers
