@@ -116,24 +116,41 @@ default.replication.factor=2`)
 	want(t, "transaction.state.log.replication.factor", c.coordinator(1), api.ErrNone)
 }
 
-// security.inter.broker.protocol says which listener is between brokers: the connections of others do not keep its peers out.
+// security.inter.broker.protocol says which listener is between brokers: at max.connections its peers are let in, at the cost of others; those of
+// another wait.
 func TestKeyOfInterBrokerProtocol(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "broker.pem")
 	_, roots := newStore(t, store, "broker")
+	trusting := &tls.Config{RootCAs: roots, ServerName: "localhost"}
 	for _, protocol := range []string{"SSL", "PLAINTEXT"} {
 		b := broker(t, "listeners", "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "security.inter.broker.protocol", protocol,
-			"ssl.keystore.type", "PEM", "ssl.keystore.location", store)
-		c := dial(t, b)
-		c.brokerKeys(false, "max.connections", "1")
-		if protocol == "PLAINTEXT" {
-			dial(t, b).address()
-			if c, err := tls.Dial("tcp", b.Ready().Listeners["SSL"], &tls.Config{RootCAs: roots, ServerName: "localhost"}); err == nil {
-				c.Close()
-				t.Error("the listener that is not between brokers lets another one in")
-			}
+			"ssl.keystore.type", "PEM", "ssl.keystore.location", store, "kaas.metrics.listen", "127.0.0.1:0")
+		first := dial(t, b)
+		first.brokerKeys(false, "max.connections", "1")
+		waits := func() bool { return scrape(t, b)[`kaas_accept_pauses_total{reason="max_connections"}`] == 1 }
+		if protocol == "SSL" {
+			dial(t, b)
+			eventually(t, "a second one on the other listener waits", waits)
+			dialTLS(t, b, "SSL", trusting).address()
+			first.closed()
 			continue
 		}
-		dial(t, b).closed()
-		dialTLS(t, b, "SSL", &tls.Config{RootCAs: roots, ServerName: "localhost"}).address()
+		second := dial(t, b)
+		second.address()
+		third := make(chan error, 1)
+		go func() {
+			c, err := tls.Dial("tcp", b.Ready().Listeners["SSL"], trusting)
+			if err == nil {
+				c.Close()
+			}
+			third <- err
+		}()
+		eventually(t, "one on the other listener waits", waits)
+		first.address()
+		first.c.Close()
+		second.c.Close()
+		if err := <-third; err != nil {
+			t.Errorf("one on the other listener, when there is room: %v", err)
+		}
 	}
 }

@@ -126,7 +126,7 @@ func TestKeysOfRolling(t *testing.T) {
 func TestKeysOfIndexes(t *testing.T) {
 	b := broker(t)
 	c := dial(t, b)
-	c.brokerKeys(false, "log.index.interval.bytes", "0", "log.index.size.max.bytes", "48") // an entry for each batch but the first, one place stays free
+	c.brokerKeys(false, "log.index.interval.bytes", "0", "log.index.size.max.bytes", "48") // an entry for each batch but the first
 	at := time.Now().UnixMilli()
 	write := func(topic string, n int, want ...int64) {
 		t.Helper()
@@ -144,10 +144,10 @@ func TestKeysOfIndexes(t *testing.T) {
 			}
 		}
 	}
-	write("small", 15, 0, 6, 12)
+	write("small", 15, 0, 7, 14)
 	c.brokerKeys(false, "log.index.interval.bytes", "4096", "log.index.size.max.bytes", "36")
 	write("sparse", 19, 0, 17) // four entries, one for each four batches of a kilobyte
-	for name, want := range map[string][]uint32{"small-0/00000000000000000000.index": {1, 2, 3, 4, 5}, "sparse-0/00000000000000000000.index": {4, 8, 12, 16}} {
+	for name, want := range map[string][]uint32{"small-0/00000000000000000000.index": {1, 2, 3, 4, 5, 6}, "sparse-0/00000000000000000000.index": {4, 8, 12, 16}} {
 		var entries []uint32
 		eventually(t, "the index of a sealed segment", func() bool {
 			index, err := os.ReadFile(filepath.Join(b.Ready().DataDir, name))
