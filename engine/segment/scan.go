@@ -259,10 +259,10 @@ func (s *Segment) rebuildIndex() error {
 	if !s.sealed.Load() || s.retired.Load() || s.stage.Load() != stageNone {
 		return nil
 	}
-	if err := s.index.flush(true, false, false); err != nil {
+	if err := s.times.flush(true, false, false); err != nil { // first, as in save
 		return err
 	}
-	return s.times.flush(true, false, false)
+	return s.index.flush(true, false, false)
 }
 
 // indexRebuildInterval is Kafka's default for index.interval.bytes; a rebuilt index may be denser than the topic asks.

@@ -253,7 +253,7 @@ func (s *Segment) indexEntry(last, at int64) {
 	s.timeEntry()
 	if len(s.index.tail) >= flushAt && !s.files.memory && s.stage.Load() == stageNone {
 		// Not a failure of the append: an index that could not be written is rebuilt.
-		if s.index.flush(false, false, false) != nil || s.times.flush(false, false, false) != nil {
+		if s.times.flush(false, false, false) != nil || s.index.flush(false, false, false) != nil {
 			s.index.fail(errors.New("index could not be written"))
 		}
 	}
@@ -412,9 +412,11 @@ func (s *Segment) Checkpoint() error { return s.save(false, false) }
 func (s *Segment) save(syncIndexes, later bool) error {
 	s.zero.stop()
 	s.timeEntry()
-	err := s.index.flush(true, syncIndexes, later)
+	// The time index first, and always synced: nothing would show that entries of it are missing, while an offset index that is behind is found out by
+	// what follows its last entry.
+	err := s.times.flush(true, !later, later)
 	if err == nil {
-		err = s.times.flush(true, !later, later) // always: nothing would show that its last entries are missing
+		err = s.index.flush(true, syncIndexes, later)
 	}
 	if err == nil {
 		err = s.txns.flush(s, later)
