@@ -142,6 +142,9 @@ func (c *cleaner) cleanLog(t *toClean) error {
 	if err := l.e.journal.sync(); err != nil { // what sealedEnd said
 		return err
 	}
+	if err := l.syncEnds(); err != nil {
+		return err
+	}
 	j := c.job(t)
 	var end int64
 	if err := l.contained(func() (err error) { end, err = j.Index(); return }); err != nil {
@@ -161,6 +164,22 @@ func (c *cleaner) cleanLog(t *toClean) error {
 	l.e.cfg.Logger.Info("compacted a log", "log", l.name(), "from", t.start, "to", end, "keys", j.Map.Len(),
 		"bytesBefore", copier.Stats.BytesRead, "bytesAfter", copier.Stats.BytesWritten, "took", time.Since(began))
 	return nil
+}
+
+// syncEnds makes durable how the transactions that a clean takes for committed or aborted ended: their markers may be behind what is sealed, and after
+// a power cut without them their records would be wanted that the clean has taken out. Under GroupCommit they are durable when the LSO passes.
+func (l *Log) syncEnds() error {
+	if l.e.cfg.Durability == GroupCommit || l.e.cfg.Storage == Memory {
+		return nil
+	}
+	ended := false
+	l.mu.Lock()
+	l.st.producers.Each(func(_ int64, e *producer.Entry, _ *producer.Batch) { ended = ended || e.CoordinatorEpoch >= 0 })
+	l.mu.Unlock()
+	if ended {
+		l.syncIdle()
+	}
+	return l.Err()
 }
 
 func (c *cleaner) job(t *toClean) *compact.Job {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -158,6 +159,41 @@ func TestCleanSyncsTheJournal(t *testing.T) {
 	d.OnOp(nil)
 	if first.Kind != crashfs.OpSync || !strings.HasSuffix(first.Name, journalName) {
 		t.Errorf("a clean begins with %v", first)
+	}
+}
+
+// TestCleanSyncsMarkers: under PageCache a clean that takes out the records of an aborted transaction makes its marker durable before.
+func TestCleanSyncsMarkers(t *testing.T) {
+	d := crashfs.NewBare()
+	f := newFixture(t, func(c *Config) { c.FS, c.Dir, c.Records, c.Durability = d, modelDir, keyedFormat{}, PageCache })
+	cfg := small(400)
+	cfg.Compact, cfg.MinCleanableRatio = true, 0
+	l := f.log(true, cfg)
+	aborted := func(key byte) []keyed { return []keyed{{key: key, value: []byte("aborted")}} }
+	f.append(l, spec{pid: 5, txn: true, keys: aborted(1)})
+	f.append(l, spec{pid: 5, txn: true, seq: 1, keys: aborted(2)})
+	f.append(l, spec{size: 300})
+	f.e.work.wait()
+	f.append(l, spec{pid: 5, txn: true, control: true})
+	w := f.e.cleaner.pick()
+	if w == nil || w.end == 0 {
+		t.Fatalf("to be cleaned: %+v", w)
+	}
+	if err := f.e.cleaner.cleanLog(w); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.SizeBytes(); got >= 700 {
+		t.Errorf("%d bytes after the clean: nothing was taken out", got)
+	}
+	cut := cutAll(d.Clone())
+	f = onDisk(t, cut, PageCache)
+	l = f.log(false, cfg)
+	if err := errors.Join(f.e.Recover(t.Context(), []*Log{l}, nil), l.Load()); err != nil {
+		t.Fatal(err)
+	}
+	want := AbortedTxn{ProducerID: 5, FirstOffset: 0, LastOffset: 3, LastStable: 4}
+	if got := l.AbortedIn(nil, 0, 4); len(got) != 1 || got[0] != want {
+		t.Errorf("after a power cut aborted are %+v, want %+v", got, want)
 	}
 }
 

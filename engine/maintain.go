@@ -98,7 +98,7 @@ func (e *Engine) syncCrowd() {
 	})
 }
 
-// syncIdle makes descriptors evictable again that have unsynced writes.
+// syncIdle makes all that was written durable: descriptors with unsynced writes are evictable again. A failure takes the log offline.
 func (l *Log) syncIdle() {
 	for _, s := range *l.segs.Load() {
 		if err := l.syncSegment(s); err != nil {
