@@ -132,6 +132,14 @@ func (w *fullLoad) work(n int) {
 	}
 }
 
+// roomAgain ends the fault, and what began under it: a commit round that did refuses those who come to wait for it.
+func (w *fullLoad) roomAgain() {
+	w.t.Helper()
+	w.set("")
+	w.work(1)
+	w.refuse = 0
+}
+
 // check compares what the logs have with what was sent.
 func (w *fullLoad) check(when string) {
 	w.t.Helper()
@@ -194,8 +202,7 @@ func fullDisk(t *testing.T, op string, d Durability, plus string) {
 		if n%3 == 0 {
 			w.check("while it is full")
 		}
-		w.set("")
-		w.refuse = 0
+		w.roomAgain()
 		w.work(6)
 		if w.refuse > 0 {
 			t.Fatalf("%s: %d appends refused with room", rule, w.refuse)
@@ -207,8 +214,7 @@ func fullDisk(t *testing.T, op string, d Durability, plus string) {
 		w.restart(w.disk.Clone(), rule)
 		fired += w.faults.Fired()
 		w.send()
-		w.set("")
-		w.refuse = 0
+		w.roomAgain()
 		w.work(3)
 		if w.refuse > 0 {
 			t.Fatalf("%s: %d appends refused with room after a start", rule, w.refuse)
