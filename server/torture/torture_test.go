@@ -71,7 +71,7 @@ func TestTorture(t *testing.T) {
 			break
 		}
 		t.Run(fmt.Sprintf("era %d", n), func(t *testing.T) {
-			runEra(t, rand.New(rand.NewPCG(seed, uint64(n))), todo, place(n%places))
+			runEra(t, rand.New(rand.NewPCG(seed, uint64(n))), todo, place(n)%places)
 		})
 		if done += todo; t.Failed() {
 			t.Logf("failed within the first %d rounds of -seed %d", done, seed)
@@ -139,7 +139,7 @@ const (
 	onTemporary place = iota
 	onSmallDisk
 	onVolume
-	places = 3
+	places
 )
 
 func newEra(t *testing.T, rng *rand.Rand, on place) *era {

@@ -58,7 +58,7 @@ func TestTransactions(t *testing.T) {
 			break
 		}
 		t.Run(fmt.Sprintf("era %d", n), func(t *testing.T) {
-			runTxnEra(t, rand.New(rand.NewPCG(seed, uint64(n))), todo, place(n%places))
+			runTxnEra(t, rand.New(rand.NewPCG(seed, uint64(n))), todo, place(n)%places)
 		})
 		if done += todo; t.Failed() {
 			t.Logf("failed within the first %d rounds of -seed %d", done, seed)
